@@ -25,7 +25,7 @@ test: $(STAMP)
 
 # A few real-time tests on one core, and on a host clock that reads a minute, as after booting.
 FEW := tests/analysis/timing/test_gpio_live.py tests/drivers/meters/test_nvml.py tests/drivers/meters/test_rapl.py \
-	tests/drivers/meters/test_every_meter.py::test_the_energy_of_a_computation_is_what_it_used
+	tests/drivers/meters/test_every_meter.py::test_the_energy_of_a_computation_is_correct
 BOOTED := unshare --map-root-user --time --fork --monotonic=$$($(BIN)/python -c 'import time; print(60 - int(time.monotonic()))')
 
 test-young: $(STAMP)

@@ -49,13 +49,13 @@ CODE = [file for top in TOPS for kind in ("*.py", "*.ipynb") for file in (ROOT /
     ([p for p in PAGES if p.name != "CHANGELOG.md"], rf"`((?:{FOLDERS})/[\w/.-]*[\w/])`", ROOT, 40),
     (CODE, r"docs/[\w/-]+\.md", ROOT, 5),
 ], ids=["includes", "links between pages", "files that pages name", "pages that code names"])  # fmt: skip
-def test_what_is_named_exists(files: list[Path], pattern: str, place: Path | None, least: int) -> None:
+def test_named_files_exist(files: list[Path], pattern: str, place: Path | None, least: int) -> None:
     named = {(f, name) for f in files for name in re.findall(pattern, f.read_text(encoding="utf-8"))}
     assert len(named) >= least
     assert sorted(f"{f.name}: {name}" for f, name in named if not ((place or f.parent) / name).exists()) == []
 
 
-def test_every_block_of_code_ends() -> None:
+def test_every_fence_is_closed() -> None:
     assert [p.name for p in PAGES if len(re.findall(r"^ *```", p.read_text(encoding="utf-8"), re.M)) % 2] == []
 
 
@@ -70,7 +70,7 @@ def test_commands_of_the_readme_and_the_examples_parse() -> None:
         assert all((ROOT / name).is_file() for name in files if name.endswith(".py"))
 
 
-def test_no_two_kinds_of_error_define_the_same_exit_code() -> None:
+def test_error_kinds_have_distinct_exit_codes() -> None:
     kinds = [k for _, k in inspect.getmembers(errors, inspect.isclass) if issubclass(k, errors.Ended)]
     codes = [kind.exit_code for kind in kinds if "exit_code" in vars(kind) and kind is not errors.Ended]
 
@@ -79,7 +79,7 @@ def test_no_two_kinds_of_error_define_the_same_exit_code() -> None:
     assert set(codes).isdisjoint({0, 1, 2, errors.Ended.exit_code})
 
 
-def test_the_picture_of_the_terminal_is_what_its_commands_print() -> None:
+def test_the_terminal_picture_matches_its_commands() -> None:
     """The commands measure on the simulated bench, which takes seconds."""
     known = terminal_picture.PICTURE.read_text(encoding="utf-8")
 
@@ -101,7 +101,7 @@ def test_every_importer_is_in_the_table_and_has_its_command() -> None:
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 @pytest.mark.usefixtures("here")
-def test_its_command_makes_a_run(name: str) -> None:
+def test_the_command_makes_a_run(name: str) -> None:
     case = cases().get(name)
     if case is None:
         pytest.skip("pyjls is not installed")
@@ -125,7 +125,7 @@ STEPS = [shlex.split(line) for block in BLOCKS for line in block.splitlines()]
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="OpenSSH is not installed")
-def test_its_commands_run_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_run_in_their_order(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for program, *words in STEPS:
         if program == "rig":
             assert main(words) == 0, words
@@ -166,7 +166,7 @@ def test_every_example_is_run_here() -> None:
     assert [p.name for p in sorted(EXAMPLES.glob("*.py")) if p.name not in source] == []
 
 
-def test_the_notebook_runs_from_its_first_cell_to_its_last_and_holds_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_notebook_runs_and_holds_no_output(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its measurement on the simulated bench takes some seconds. A cell that ends in an expression prints it."""
     monkeypatch.setenv("MPLBACKEND", "agg")
     cells = json.loads((EXAMPLES / "first_measurement.ipynb").read_text(encoding="utf-8"))["cells"]
@@ -191,7 +191,7 @@ def test_the_notebook_runs_from_its_first_cell_to_its_last_and_holds_no_output(m
 # ---- the examples -------------------------------------------------------------------------
 
 
-def test_my_device_tells_scenes_apart_without_a_meter(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_my_device_classifies_scenes_without_a_meter(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, results = measured(capsys, tmp_path, "--device", DEVICE, "--meter", "none")
 
     assert code == 0
@@ -205,7 +205,7 @@ def test_my_device_keeps_the_rules_with_any_spectrum() -> None:
         check_device(build(load("devices", DEVICE), {}, {"fft_size": size}), SCENES)
 
 
-def test_my_meter_measures_its_resistor_and_says_simulated(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_my_meter_measures_its_simulated_resistor(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, results = measured(capsys, tmp_path, "--device", "mock", "--meter", METER, "--option", "ohms=470")
 
     truth = {"idle_power_w": 1.8**2 / 470, "active_power_w": 1.8**2 / 470, "dynamic_power_w": 0.0}
@@ -271,7 +271,7 @@ def test_the_example_of_every_public_function_runs(here: Path, monkeypatch: pyte
     exec(textwrap.dedent((rig.__doc__ or "").partition("::\n")[2]), {})
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_public_names_are_documented() -> None:
     undocumented = {name for name in rig.__all__ if not inspect.getdoc(getattr(rig, name))}
     assert undocumented == set()
     assert set(rig.__all__) <= set(dir(rig))
@@ -298,7 +298,7 @@ LOAD = EXAMPLES / "known_load.py"
 
 
 @pytest.mark.parametrize(("ohms", "supply_v"), [(100.0, 1.8), (4700.0, 3.3)])
-def test_a_known_load_is_measured_as_what_it_draws(ohms: float, supply_v: float, tmp_path: Path) -> None:
+def test_a_known_load_is_measured_correctly(ohms: float, supply_v: float, tmp_path: Path) -> None:
     options = {"ohms": ohms, "device.supply_v": supply_v, "meter.supply_v": supply_v, "count": 8, "on_s": 0.2}
     request = rig.Request(
         device=f"{LOAD}:open_device", workload=f"{LOAD}:open_workload", simulate=True, mode="together",

@@ -41,32 +41,32 @@ def needs_nothing(*, count: int = 1, workload: object = None) -> Made:
 PLAIN: Made = {"bench": None, "count": 3, "rate_hz": 10.0, "loud": False, "label": "a", "limit_s": None}
 
 
-def test_a_factory_is_handed_what_it_names_and_nothing_else() -> None:
+def test_a_factory_receives_only_its_named_parameters() -> None:
     given_ = {"device": "chip", "bench": "field", "clock": "tick"}
     assert build(factory, given_, {}) == PLAIN | {"device": "chip", "bench": "field"}
     assert build(factory, {"device": "chip", "bench": None}, {}) == PLAIN | {"device": "chip"}
 
 
-def test_what_is_handed_in_is_no_option_even_by_keyword() -> None:
+def test_an_injected_parameter_is_no_option() -> None:
     assert set(options_of(needs_nothing)) == {"count"}
     assert build(needs_nothing, {"workload": "w"}, {}) == {"count": 1, "workload": "w"}
 
 
-def test_a_parameter_that_nobody_provides_is_a_setup_error_that_names_it() -> None:
+def test_a_parameter_without_a_provider_is_a_setup_error() -> None:
     raised(SetupError, build, factory, {"bench": "field"}, {}, says="needs a device")
     assert needs(factory, "device")
     assert not needs(factory, "bench")
     assert not needs(factory, "clock")
 
 
-def test_an_option_of_several_types_without_none_is_no_optional_one() -> None:
+def test_an_option_of_two_types_is_not_optional() -> None:
     def either(*, at: int | str = "begin") -> None: ...
 
     assert not options_of(either)["at"].optional
 
 
 @given(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.text())
-def test_what_a_user_writes_arrives_as_what_was_meant(count: int, rate_hz: float, loud: bool, label: str) -> None:
+def test_option_texts_are_converted_to_values(count: int, rate_hz: float, loud: bool, label: str) -> None:
     options = {"count": str(count), "rate_hz": repr(rate_hz), "loud": str(loud), "label": label}
     wanted = {"device": "chip", "count": count, "rate_hz": rate_hz, "loud": loud, "label": label}
     assert build(factory, {"device": "chip"}, options) == PLAIN | wanted
@@ -81,7 +81,7 @@ def test_words_are_read_as_values(name: str, text: str, value: object) -> None:
     assert build(factory, {"device": "chip"}, {name: text})[name] == value
 
 
-def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -> None:
+def test_a_factory_exception_becomes_a_setup_error() -> None:
     def broken(*, ours: bool = False) -> None:
         raise UsageError("no") if ours else OSError("no such port")
 
@@ -89,7 +89,7 @@ def test_whatever_a_factory_raises_is_a_setup_error_and_our_own_pass_through() -
     raised(UsageError, build, broken, {}, {"ours": "true"})
 
 
-def test_an_option_goes_to_the_one_who_declares_it_or_who_is_named() -> None:
+def test_an_option_goes_to_its_declarer_or_the_named_part() -> None:
     takers: dict[str, Callable[..., Any]] = {"device": factory, "scenario": needs_nothing}
     assert split_options(["loud=yes"], takers) == {"device": {"loud": "yes"}, "scenario": {}}
     assert split_options(["scenario.count=5"], takers) == {"device": {}, "scenario": {"count": "5"}}
@@ -97,18 +97,18 @@ def test_an_option_goes_to_the_one_who_declares_it_or_who_is_named() -> None:
 
 
 @pytest.mark.parametrize("others", [("meter", "meter1"), ("device", "bench")])
-def test_parts_of_one_kind_share_an_option_without_a_name(others: tuple[str, str]) -> None:
+def test_parts_of_one_kind_share_an_option(others: tuple[str, str]) -> None:
     assert split_options(["count=2"], dict.fromkeys(others, factory)) == {other: {"count": "2"} for other in others}
 
 
-def test_an_option_of_parts_of_two_kinds_is_refused_until_one_is_named() -> None:
+def test_an_option_of_two_kinds_of_part_is_refused() -> None:
     with pytest.raises(UsageError, match="count is an option of the workload and of the meter") as caught:
         split_options(["count=2"], {"workload": factory, "meter": factory, "meter1": factory})
     assert "workload.count=2 or meter.count=2" in (caught.value.remedy or "")
 
 
 @pytest.mark.parametrize("text", ["speed=1", "scenario.loud=yes", "nobody.count=1"])
-def test_an_option_that_nobody_declares_is_refused(text: str) -> None:
+def test_an_undeclared_option_is_refused(text: str) -> None:
     raised(UnknownNameError, split_options, [text], {"device": factory, "scenario": needs_nothing})
 
 
@@ -126,7 +126,7 @@ PLAIN_BY_DESIGN = {"simulate", "purpose", "metered"}
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_registered_factory_declares_options_of_its_own_with_values_of_their_type(group: str) -> None:
+def test_every_factory_declares_its_options_with_types(group: str) -> None:
     for name in names(group):
         try:
             factory = load(group, name)
@@ -141,7 +141,7 @@ def test_every_registered_factory_declares_options_of_its_own_with_values_of_the
 PLACES = {"": "b.toml:3: meters.dmm", "address": "b.toml:7: meters.dmm.options.address"}
 
 
-def test_an_error_of_opening_names_the_place_of_the_option_in_the_file() -> None:
+def test_an_error_of_opening_names_the_line_of_the_option() -> None:
     with (
         pytest.raises(SetupError, match=r"^b\.toml:7: meters\.dmm\.options\.address: none was named") as caught,
         located(PLACES),
@@ -151,7 +151,7 @@ def test_an_error_of_opening_names_the_place_of_the_option_in_the_file() -> None
 
 
 @pytest.mark.parametrize("places", [{}, PLACES])
-def test_an_error_about_no_option_stays_as_it_was(places: dict[str, str]) -> None:
+def test_an_unrelated_error_stays_unchanged(places: dict[str, str]) -> None:
     with pytest.raises(SetupError, match=r"^it is off$"), located(places):
         raise SetupError("it is off", field="power")
 
@@ -174,7 +174,7 @@ def test_a_missing_extra_is_named(package: str, extra: str, call: Callable[[], o
     assert f"pip install 'neurorig[{extra}]'" in caught.remedy
 
 
-def test_a_package_that_finds_no_memory_is_not_called_missing() -> None:
+def test_a_lack_of_memory_is_not_a_missing_package() -> None:
     error = missing_extra("device 'mock'", ImportError("libx.so: failed to map segment from shared object"), "mock")
     assert not isinstance(error, MissingExtraError)
     assert "memory" in error.remedy
@@ -194,7 +194,7 @@ def registering(
     monkeypatch.syspath_prepend(str(tmp_path))
 
 
-def test_installed_packages_are_looked_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_packages_are_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     known = names("meters")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda: pytest.fail("they are opened again"))
     assert names("meters") == known
@@ -215,19 +215,19 @@ def test_an_unloadable_package_is_named_with_its_attribute(tmp_path: Path, monke
     assert "pip uninstall lab-meters" in caught.remedy
 
 
-def test_a_name_that_two_packages_registered_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_registered_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registering(tmp_path, monkeypatch, "lab-meters", "ppk2 = json:loads")
     raised(SetupError, load, "meters", "ppk2", says="'ppk2' is registered by lab-meters and neurorig")
 
 
-def test_the_list_says_what_is_missing_of_a_packages_own_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_names_missing_packages_of_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     about = "".join(f'Requires-Dist: {name}; extra == "bench"\n' for name in ("NumPy>=1", "no-such-package[x]>=2"))
     registering(tmp_path, monkeypatch, "lab-meters", "bench-meter = json:loads [bench]", about=about)
     (row,) = [row for row in describe() if row["name"] == "bench-meter"]
     assert (row["extra"], row["installed"], row["missing"]) == ("bench", False, ["no-such-package"])
 
 
-def test_the_list_shows_the_version_that_is_first_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_shows_the_first_version_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version, name in (("1.0", "old-meter"), ("2.0", "new-meter")):
         registering(tmp_path / version, monkeypatch, "lab-meters", f"{name} = json:loads", version)
     rows = {row["name"]: row["package"] for row in describe() if row["group"] == "meters"}
@@ -238,7 +238,7 @@ def test_the_list_shows_the_version_that_is_first_on_the_path(tmp_path: Path, mo
 # ---- signatures that cannot be served ------------------------------------------------------
 
 
-def test_a_required_option_that_is_missing_is_asked_for() -> None:
+def test_a_missing_required_option_is_named() -> None:
     def needs_port(*, port: str) -> str:
         return port
 
@@ -260,7 +260,7 @@ print([name for name in ("numpy", "pyarrow", "rig.types", "rig.plugins", "fixtur
 """
 
 
-def test_the_plug_in_costs_less_than_20_ms_and_loads_nothing() -> None:
+def test_the_plug_in_loads_nothing_and_is_fast() -> None:
     runs = [python(TIMED) for _ in range(3)]
     took, loaded = zip(*(run.stdout.splitlines() for run in runs), strict=True)
 
@@ -276,7 +276,7 @@ def test_a_measurement_returns_its_result(rig_measure: Measures) -> None:
     assert low <= 3e-3 <= high
 
 
-def test_a_device_that_breaks_a_rule_fails_the_test_with_it(assert_conforms: Conforms) -> None:
+def test_a_test_fails_with_the_broken_rule(assert_conforms: Conforms) -> None:
     sound = assert_conforms(rig.blocking(lambda sample: {"label": "noise"}))
     raised(pytest.fail.Exception, assert_conforms, rig.blocking(lambda sample: {"label": np.nan}), says=r"reply\.json")
 

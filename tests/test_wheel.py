@@ -83,7 +83,7 @@ def put_into(site: Path, package: str) -> None:
     (info / "RECORD").write_text(f"{package}/__init__.py,,\n")
 
 
-def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment: Path, tmp_path: Path) -> None:
+def test_the_wheel_works_with_its_declared_dependencies(environment: Path, tmp_path: Path) -> None:
     assert rig(environment, tmp_path, "--version").stdout.startswith("rig ")
     measured = rig(environment, tmp_path, "measure", "--device", "mock", *SHORT, "--allow-invalid", "--out", "run")
     assert (measured.returncode, measured.stderr) == (0, "")
@@ -95,7 +95,7 @@ def test_the_wheel_measures_reports_and_audits_with_what_it_declares(environment
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("packages", [False, True], ids=["folders", "packages"])
-def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, tmp_path: Path, packages: bool) -> None:
+def test_an_own_repository_is_tested_with_the_plug_in(environment: Path, tmp_path: Path, packages: bool) -> None:
     """The repository has its own folders ``drivers`` and ``fixtures``."""
     own = shutil.copytree(ROOT / "examples" / "own_repository", tmp_path / "own")
     for name in ("drivers", "fixtures") if packages else ():
@@ -108,7 +108,7 @@ def test_a_repository_of_ones_own_is_tested_with_the_plug_in(environment: Path, 
     assert "3 passed" in run.stdout, run.stdout + run.stderr
 
 
-def test_a_package_that_was_installed_over_ours_is_named(environment: Path, tmp_path: Path) -> None:
+def test_an_overwritten_package_is_named(environment: Path, tmp_path: Path) -> None:
     """The last test of this file, because it damages the environment."""
     put_into(site_of(environment), "rig")
 

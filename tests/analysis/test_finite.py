@@ -190,7 +190,7 @@ def evaluated(world: World) -> Result | None:
 @example(World(stamps="no length at idle", values="all tiny", marks=True))  # means over no time are no numbers
 @example(World(stamps="no length at work", values="all tiny", marks=True))
 @example(World(spans_s=((1.0, 2.0),)))
-def test_no_figure_is_without_a_number_whatever_the_recording(world: World) -> None:
+def test_every_figure_of_any_recording_is_a_finite_number(world: World) -> None:
     result = evaluated(world)
     if result is not None:
         json.dumps(result.to_json(), allow_nan=False)
@@ -199,14 +199,14 @@ def test_no_figure_is_without_a_number_whatever_the_recording(world: World) -> N
 
 
 @pytest.mark.parametrize("values", ["all nan", "all huge"])
-def test_a_meter_without_a_number_makes_a_run_invalid(values: str) -> None:
+def test_readings_without_numbers_make_a_run_invalid(values: str) -> None:
     result = evaluated(World(values=values))
     assert result is not None and result.validity is not None
     assert "readings of rail core that are numbers" in [c.rule for c in result.validity.checks if not c.ok]
     assert any("no reading is a number" in r.reason and "range and the wires" in r.remedy for r in result.refusals)
 
 
-def test_a_process_that_gets_no_memory_for_its_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_memory_for_libraries_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without this check, OpenBLAS would retry endlessly."""
     monkeypatch.setattr("rig.analysis.evaluate.LIBRARY_BYTES", 1 << 60)
     with pytest.raises(MeasurementRefusedError, match="which is refused"):

@@ -81,12 +81,12 @@ def test_devices_meters_and_their_wiring_are_read(tmp_path: Path) -> None:
     assert bench.meters["dmm"].supply_v == 3.3
 
 
-def test_the_example_is_a_bench_file_with_nothing_wrong() -> None:
+def test_the_example_bench_file_is_valid() -> None:
     assert open_bench(ROOT / "examples" / "bench.toml").meters
 
 
 @pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
-def test_line_ends_of_windows_and_a_byte_order_mark_are_taken(tmp_path: Path, start: bytes) -> None:
+def test_windows_line_ends_and_byte_order_marks_are_read(tmp_path: Path, start: bytes) -> None:
     path = written(tmp_path)
     path.write_bytes(start + GOOD.replace('driver = "scpi-smu"', 'driver = "scpi-smuu"').replace("\n", "\r\n").encode())
 
@@ -130,7 +130,7 @@ WRONG: Mapping[str, tuple[str, str, int, str, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_named_by_file_line_and_remedy(tmp_path: Path, case: str) -> None:
+def test_each_error_names_file_line_and_remedy(tmp_path: Path, case: str) -> None:
     before, after, line, says, remedy = WRONG[case]
     assert before in GOOD
     error = problem(path := written(tmp_path, GOOD.replace(before, after)))
@@ -144,13 +144,13 @@ def test_what_is_wrong_is_named_by_file_line_and_remedy(tmp_path: Path, case: st
 @pytest.mark.parametrize(("text", "line"), [
     (GOOD.replace("[meters.smu]", "[meters.smu"), 20), (GOOD + 'x = "a', 29), (GOOD + "x = [1,\n", 30),
 ])  # fmt: skip
-def test_what_is_no_toml_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
+def test_invalid_toml_is_named_by_its_line(tmp_path: Path, text: str, line: int) -> None:
     error = problem(path := written(tmp_path, text))
 
     assert error.message.startswith(f"{path}:{line}: it is not TOML")
 
 
-def test_what_is_no_text_is_named_by_its_line(tmp_path: Path) -> None:
+def test_invalid_utf_8_is_named_by_its_line(tmp_path: Path) -> None:
     path = written(tmp_path)
     path.write_bytes(GOOD.encode().replace(b"Ada", b"\xff"))
 
@@ -173,7 +173,7 @@ def test_a_calibration_holds_on_its_last_day(tmp_path: Path) -> None:
     assert open_bench(written(tmp_path, said=certificate(since=0, until=0)))
 
 
-def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp_path: Path) -> None:
+def test_all_errors_are_found_in_line_order(tmp_path: Path) -> None:
     text = GOOD.replace("rails", "rale").replace("range_max", "rangemax").replace("channel", "chanel")
     _, problems = examine(path := written(tmp_path, text))
 
@@ -183,7 +183,7 @@ def test_everything_that_is_wrong_is_found_at_once_in_the_order_of_the_lines(tmp
     assert f"And {len(problems) - 1} more" in raised(DataError, request_of, path, "board1", (), ()).remedy
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_usage_error(tmp_path: Path) -> None:
     raised(UsageError, open_bench, tmp_path / "none.toml", says="cannot read the bench file")
 
 
@@ -216,7 +216,7 @@ def test_a_key_inside_a_table_in_one_line_is_on_that_line_and_one_that_is_missin
 # ---- finding the file ----------------------------------------------------------------------------------------------
 
 
-def test_an_argument_precedes_the_variable_and_this_the_folder(here: Path) -> None:
+def test_the_argument_precedes_variable_and_folder(here: Path) -> None:
     assert find_bench(None, {}) is None
     written(here)
     one, two = here / "one.toml", here / "two.toml"
@@ -228,7 +228,7 @@ def test_an_argument_precedes_the_variable_and_this_the_folder(here: Path) -> No
     assert find_bench(two, {"RIG_BENCH": str(one)}) == two
 
 
-def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_named_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"RIG_BENCH names .*none\.toml, which is not a file"):
         find_bench(None, {"RIG_BENCH": str(tmp_path / "none.toml")})
 
@@ -236,7 +236,7 @@ def test_a_named_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
 # ---- what is asked of a run ----------------------------------------------------------------------------------------
 
 
-def test_a_device_brings_its_options_and_the_meters_that_see_it(tmp_path: Path) -> None:
+def test_a_device_brings_its_options_and_meters(tmp_path: Path) -> None:
     chosen = request_of(written(tmp_path), "board1", (), ())
 
     assert (chosen.device, chosen.meters) == ("mock", ("scpi-dmm", "scpi-smu"))
@@ -248,7 +248,7 @@ def test_a_device_brings_its_options_and_the_meters_that_see_it(tmp_path: Path) 
     }  # fmt: skip
 
 
-def test_meters_that_are_named_replace_those_that_see_the_device(tmp_path: Path) -> None:
+def test_named_meters_replace_the_wired_ones(tmp_path: Path) -> None:
     path = written(tmp_path)
 
     assert request_of(path, "board1", ("smu",), ()).meters == ("scpi-smu",)
@@ -256,7 +256,7 @@ def test_meters_that_are_named_replace_those_that_see_the_device(tmp_path: Path)
     assert request_of(path, "board1", ("mock", "dmm"), ()).options[-1].startswith("meter1.")
 
 
-def test_options_of_the_command_line_come_last_and_may_say_whose_they_are(tmp_path: Path) -> None:
+def test_command_line_options_come_last(tmp_path: Path) -> None:
     options = request_of(written(tmp_path), "board1", (), ("smu.channel=3", "board1.idle_w=1", "samples=4")).options
 
     assert options[-3:] == ("meter1.channel=3", "device.idle_w=1", "samples=4")
@@ -277,7 +277,7 @@ def test_an_unknown_name_is_answered_with_known_ones(tmp_path: Path, device: str
 
 
 @given(st.lists(st.sampled_from(["mock", "xylo-monitor", "none"])), st.lists(st.text("ab=.", max_size=5)))
-def test_what_the_file_does_not_name_stays_as_it_was(
+def test_unknown_names_pass_through_unchanged(
     tmp_path_factory: pytest.TempPathFactory, meters: list[str], options: list[str]
 ) -> None:
     path = written(tmp_path_factory.mktemp("bench"))
@@ -286,7 +286,7 @@ def test_what_the_file_does_not_name_stays_as_it_was(
         assert request_of(bench, "mock", meters, options) == Request("mock", tuple(meters), options=tuple(options))
 
 
-def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> None:
+def test_an_expired_calibration_stops_only_its_meter(tmp_path: Path) -> None:
     path = written(tmp_path, said=certificate(until=-1))
 
     assert request_of(path, "board2", (), ()).meters == ("mock",)
@@ -294,14 +294,14 @@ def test_an_expired_calibration_stops_only_those_who_use_it(tmp_path: Path) -> N
     raised(DataError, request_of, path, "board1", (), (), says="has expired")
 
 
-def test_an_entry_that_cannot_be_understood_stops_every_use_of_the_file(tmp_path: Path) -> None:
+def test_an_unreadable_entry_stops_every_use(tmp_path: Path) -> None:
     """A meter without a driver may be one that sees this device."""
     path = written(tmp_path, GOOD.replace('driver = "scpi-smu"', 'drivr = "scpi-smu"'))
 
     raised(DataError, request_of, path, "board1", (), (), says=r"meters\.smu\.driver is missing")
 
 
-def test_a_driver_in_a_file_is_looked_for_beside_the_bench_file(tmp_path: Path) -> None:
+def test_driver_files_are_relative_to_the_bench_file(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def open_device(*, size: int = 1): ...\n", encoding="utf-8")
     path = written(tmp_path, '[devices.mine]\ndriver = "mine.py:open_device"\noptions = { size = 2 }\n')
 
@@ -330,7 +330,7 @@ def asked(chosen: Request, **more: Any) -> Request:
     return replace(chosen, options=(*chosen.options, "samples=2", "idle_s=0.1"), **more)
 
 
-def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
+def test_a_run_uses_the_options_of_the_file(tmp_path: Path) -> None:
     with set_up_bench(asked(request_of(written(tmp_path, SIMULATED), "sim", (), ()))) as setup:
         info = setup.bench.meters[0].info()
         profile = setup.bench.device.info().details["power_profile"]
@@ -340,7 +340,7 @@ def test_a_run_is_opened_with_the_options_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("rails", "said"), [("core", ""), ("coer", "has no such rail .*sim.*Did you mean coer")])
-def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: str, said: str, tmp_path: Path) -> None:
+def test_a_meter_rail_outside_the_device_is_refused(rails: str, said: str, tmp_path: Path) -> None:
     """The file names no rail for the meter: its rails are only known when it is open."""
     text = SIMULATED.replace("[devices.sim]", f'[devices.sim]\nrails = ["{rails}"]')
     request = asked(request_of(written(tmp_path, text), "sim", (), ()))
@@ -348,7 +348,7 @@ def test_a_meter_reports_no_rail_of_power_that_the_device_does_not_have(rails: s
         pass
 
 
-def test_the_report_can_read_lab_and_operator_from_what_was_kept() -> None:
+def test_lab_and_operator_are_read_from_stored_text() -> None:
     warm = "ambient_temperature_c = 22.5\n" + GOOD
     assert lab_of(warm.encode()) == {"lab": "Room 12", "operator": "Ada", "ambient_temperature_c": 22.5}
     assert lab_of(b"lab = 3\n") == lab_of(b"no toml") == lab_of(b"\xff") == {}
@@ -364,7 +364,7 @@ def test_any_text_is_a_bench_file_or_a_named_error(tmp_path_factory: pytest.Temp
         assert error.remedy
 
 
-def test_the_bench_file_is_kept_with_the_run_and_names_lab_and_operator(tmp_path: Path) -> None:
+def test_a_run_stores_the_bench_file(tmp_path: Path) -> None:
     path = written(tmp_path, 'operator = "Ada"\n' + SIMULATED)
     chosen = request_of(path, "sim", (), ())
     named, nameless = (
@@ -433,7 +433,7 @@ options = { instrument = "B" }
 """
 
 
-def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are_accepted(tmp_path: Path) -> None:
+def test_shared_supplies_servers_and_boards_are_accepted(tmp_path: Path) -> None:
     assert len(open_bench(written(tmp_path, SHARED_PORTS)).meters) == 5
 
 
@@ -449,7 +449,7 @@ def test_outputs_of_one_supply_instruments_of_one_server_and_one_board_twice_are
     ("channel = 1", "temperature_c = 400", "options.temperature_c is 400", "degrees Celsius, -60 to 150"),
     ('"TCPIP::192.0.2.8::5025::SOCKET", channel = 1', '""', ":13: meters.one.options.address is ''", "the address"),
 ])  # fmt: skip
-def test_what_is_impossible_is_found_unopened(before: str, after: str, says: str, remedy: str, tmp_path: Path) -> None:
+def test_impossible_wiring_is_found_early(before: str, after: str, says: str, remedy: str, tmp_path: Path) -> None:
     assert before in SHARED_PORTS
     _, problems = examine(written(tmp_path, SHARED_PORTS.replace(before, after, 1)))
     (problem,) = problems
@@ -457,7 +457,7 @@ def test_what_is_impossible_is_found_unopened(before: str, after: str, says: str
     assert remedy.removeprefix("an ") in problem.error.remedy
 
 
-def test_a_rate_of_zero_is_accepted_where_it_is_the_drivers_default(tmp_path: Path) -> None:
+def test_a_default_rate_of_zero_is_accepted(tmp_path: Path) -> None:
     assert open_bench(written(tmp_path, SHARED_PORTS.replace('instrument = "A"', 'instrument = "A", rate_hz = 0.0')))
 
 
@@ -477,7 +477,7 @@ def open_device(*, port: str = "x", size: int = 1):
 """
 
 
-def test_a_measurement_names_file_and_line_of_what_does_not_open(tmp_path: Path) -> None:
+def test_an_open_error_names_file_and_line(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(DRIVER)
     path = written(tmp_path, '[devices.b]\ndriver = "own.py:open_device"\n[devices.b.options]\nsize = 2\nport = "y"\n')
     with pytest.raises(SetupError) as caught, set_up_bench(request_of(path, "b", ("none",), ())):
@@ -516,7 +516,7 @@ def test_a_device_is_known_by_its_place_stated_or_by_default_or_else_by_its_driv
 @pytest.mark.parametrize(("which", "says"), [
     ("port=a", r"port=a\) is in use"), ("", "of one driver are told apart by its options `port` and `address`"),
 ])  # fmt: skip
-def test_devices_that_are_told_apart_do_not_lock_each_other_out(which: str, says: str) -> None:
+def test_distinct_devices_do_not_lock_each_other(which: str, says: str) -> None:
     one = device_lock("made-up", which=which)
     with one, device_lock("made-up", False, which="port=b"), pytest.raises(SetupError, match=says):
         device_lock("made-up", wait=False, which=which).__enter__()

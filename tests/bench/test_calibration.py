@@ -27,21 +27,21 @@ def written(folder: Path, data: Any) -> Path:
     return folder / "c.json"
 
 
-def test_the_example_reads_as_it_says() -> None:
+def test_the_example_is_read() -> None:
     found = load(EXAMPLE)
     assert found.valid_until == date(2027, 2, 3)
     assert [r.full_scale for r in found.ranges] == [0.01, 0.1]
     assert found.ranges[0].apertures == (Aperture(0.02, 0.003), Aperture(0.001, 0.010))
 
 
-def test_linearity_is_of_range_and_not_stated_where_the_file_says_nothing() -> None:
+def test_linearity_is_of_range_and_optional() -> None:
     first, second = (accuracy(load(EXAMPLE), "A", range_max=full_a) for full_a in (0.01, 0.1))
     assert first.linearity == pytest.approx(2e-5 * 0.01)
     assert second.linearity is None
 
 
 @pytest.mark.parametrize(("one_range", "wanted"), [(True, 0.01), (False, None)])
-def test_a_meter_that_changes_its_range_has_no_linearity(one_range: bool, wanted: float | None, tmp_path: Path) -> None:
+def test_an_auto_ranging_meter_has_no_linearity(one_range: bool, wanted: float | None, tmp_path: Path) -> None:
     always = SMALL | {"valid_until": "9999-12-31"}
     path = written(tmp_path, always | {"range": [SMALL["range"][0] | {"linearity_of_range_percent": 0.1}]})
     own = Instrument("meter", calibration=str(path))
@@ -51,7 +51,7 @@ def test_a_meter_that_changes_its_range_has_no_linearity(one_range: bool, wanted
     assert found.linearity == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_rails_of_one_instrument_share_its_gain_unless_they_have_one_of_their_own(tmp_path: Path) -> None:
+def test_rails_of_one_instrument_share_its_gain(tmp_path: Path) -> None:
     path = str(written(tmp_path, SMALL))
     first, second, own = (stated(rail, path) for rail in (Rail("a"), Rail("b"), Rail("c", gain_id="channel 3")))
 
@@ -60,7 +60,7 @@ def test_rails_of_one_instrument_share_its_gain_unless_they_have_one_of_their_ow
 
 
 @pytest.mark.parametrize(("degrees", "outside"), [(18.0, 0.0), (26.0, 0.0), (30.5, 2.5), (13.0, 5.0)])
-def test_limits_of_reading_and_range_grow_with_the_degrees_outside_the_span(degrees: float, outside: float) -> None:
+def test_limits_grow_with_degrees_outside_the_span(degrees: float, outside: float) -> None:
     limits = accuracy(load(EXAMPLE), "A", range_max=0.01, temperature_c=degrees, aperture_s=1.0)
     assert limits.of_reading == pytest.approx((0.050 + outside * 0.002) / 100)
     assert limits.offset == pytest.approx((0.020 + outside * 0.001) / 100 * 0.01)
@@ -72,20 +72,20 @@ def test_the_largest_aperture_term_counts(aperture_s: float | None, added: float
     assert limits.offset == pytest.approx((0.020 + added) / 100 * 0.01)
 
 
-def test_the_certificate_is_named_and_what_is_not_known_is_said() -> None:
+def test_the_certificate_and_unknown_facts_are_named() -> None:
     source = accuracy(load(EXAMPLE), "A", range_max=0.01).source
     unknown = ("temperature_c not stated", "validity not checked", "aperture not known")
     assert all(words in source for words in ("certificate 2026-0042", "12345", *unknown))
 
 
 @pytest.mark.parametrize("degrees", [400.0, -273.0, 296.15])
-def test_a_temperature_that_cannot_be_meant_is_refused(degrees: float, tmp_path: Path) -> None:
+def test_an_impossible_temperature_is_refused(degrees: float, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"temperature_c is {degrees:g}"):
         accuracy(load(EXAMPLE), "A", range_max=0.1, temperature_c=degrees)
     raised(DataError, load, written(tmp_path, SMALL | {"temperature_c": degrees}), says="temperature_c")
 
 
-def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_path: Path) -> None:
+def test_the_aperture_defaults_to_rail_or_period(tmp_path: Path) -> None:
     short = SMALL["range"][0] | {"aperture": [{"below_s": 0.002, "of_range_percent": 0.01}]}
     path = str(written(tmp_path, SMALL | {"range": [short]}))
 
@@ -103,16 +103,16 @@ def test_the_length_of_readings_is_the_rails_own_or_its_period_or_as_given(tmp_p
 
 
 @pytest.mark.parametrize("day", [date(2026, 2, 2), date(2027, 2, 4)])
-def test_outside_its_validity_it_is_refused(day: date) -> None:
+def test_an_expired_calibration_is_refused(day: date) -> None:
     raised(DataError, accuracy, load(EXAMPLE), "A", says="is valid from", range_max=0.1, on=day)
 
 
 @pytest.mark.parametrize(("unit", "range_max"), [("A", None), ("A", 1.0), ("W", None)])
-def test_the_range_is_asked_for(unit: str, range_max: float | None) -> None:
+def test_a_range_is_required(unit: str, range_max: float | None) -> None:
     assert raised(UsageError, accuracy, load(EXAMPLE), unit, range_max=range_max).field == "calibration_range"
 
 
-def test_a_rail_without_a_file_states_nothing() -> None:
+def test_a_rail_without_a_file_has_no_limits() -> None:
     rail = Rail("core", conversion=Conversion("W"), rate_hz=10.0)
     assert stated(rail, None).accuracy is None
     raised(UsageError, stated, rail, None, says="without a calibration", temperature_c=20.0)
@@ -139,19 +139,19 @@ def ranged(**change: Any) -> dict[str, Any]:
     (ranged(aperture=[{"below_s": 1}]), "range[0].aperture[0].of_range_percent"),
     (ranged(aperture=1), "range[0].aperture"),
 ])  # fmt: skip
-def test_what_is_wrong_is_named(change: dict[str, Any], field: str, tmp_path: Path) -> None:
+def test_a_bad_field_is_named(change: dict[str, Any], field: str, tmp_path: Path) -> None:
     caught = raised(DataError, load, written(tmp_path, {k: v for k, v in (SMALL | change).items() if v is not None}))
     assert caught.field == field
 
 
-def test_a_line_that_is_no_toml_is_named(tmp_path: Path) -> None:
+def test_an_invalid_toml_line_is_named(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('instrument = "i"\nreference = \n')
     raised(DataError, load, tmp_path / "c.toml", says="line 2")
     raised(UsageError, load, tmp_path / "absent.toml")
 
 
 @given(st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.sampled_from([*SMALL, "aperture", "unit", "full_scale"]), x)))  # fmt: skip  # noqa: E501
-def test_anything_at_all_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
+def test_any_text_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     path = written(tmp_path_factory.mktemp("c"), SMALL | data if isinstance(data, dict) else data)
     try:
         assert load(path).ranges

@@ -19,7 +19,7 @@ def rest(to: Connection, seconds: float, seed: int) -> None:
 
 
 @pytest.mark.real_time
-def test_a_gpu_at_rest_is_read_through_both_sources() -> None:
+def test_both_sources_of_an_idle_gpu_are_read() -> None:
     with live("nvml"):
         name, found = measured(2.5, "0", 1, rest)
 
@@ -28,7 +28,7 @@ def test_a_gpu_at_rest_is_read_through_both_sources() -> None:
 
 
 @pytest.mark.parametrize(("lag_s", "window_s"), [(0.008, 0.1), (0.01, 0.025), (0.0, 0.05)])
-def test_the_window_that_a_sensor_sees_is_found(lag_s: float, window_s: float) -> None:
+def test_the_window_of_a_sensor_is_found(lag_s: float, window_s: float) -> None:
     rng = np.random.default_rng(1)
     bursts_s = np.cumsum(rng.uniform(*BURSTS_S, 2000)).reshape(-1, 2)
     fine_s = np.arange(0.0, bursts_s[-1, 1], 1e-4)

@@ -58,7 +58,7 @@ def test_a_tree_needs_no_search() -> None:
     assert not reduced(Graph(500, edges)).adjacency
 
 
-def test_a_row_is_proven_and_a_contradiction_is_refused() -> None:
+def test_a_contradicted_proof_is_refused() -> None:
     graph = gnm_edges(30, 0.1, 7)
     row = targets_command.compute(graph, 0.1, 7, seconds=0.02)
     found = exact.proven(row, graph, seconds=10.0)
@@ -68,7 +68,7 @@ def test_a_row_is_proven_and_a_contradiction_is_refused() -> None:
         exact.proven(replace(found, cost=found.cost - 1), graph, seconds=10.0)
 
 
-def test_no_time_is_no_proof_and_still_a_set() -> None:
+def test_a_search_without_time_gives_a_set() -> None:
     graph = random_graph(300, 0.1, 0)
     solution, closed = exact.maximum_independent_set(graph, seconds=0.0)
     assert not closed

@@ -31,7 +31,7 @@ def said(capsys: Capture, *argv: str) -> tuple[int, str, str]:
 
 
 @needs_xylo
-def test_the_shipped_network_states_what_it_costs(capsys: Capture) -> None:
+def test_the_shipped_network_has_its_costs(capsys: Capture) -> None:
     code, out, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     quantities = json.loads(out)["quantities"]
     assert code == 0
@@ -41,7 +41,7 @@ def test_the_shipped_network_states_what_it_costs(capsys: Capture) -> None:
 
 
 @needs_xylo
-def test_an_exported_network_costs_what_the_deployed_does(capsys: Capture, tmp_path: Path) -> None:
+def test_an_exported_network_has_the_deployed_costs(capsys: Capture, tmp_path: Path) -> None:
     _, before, _ = said(capsys, "complexity", "--device", "xylo", "--json")
     file = str(tmp_path / "shipped.nir")
     code, out, _ = said(capsys, "network", "export", "--out", file, "--json")
@@ -52,7 +52,7 @@ def test_an_exported_network_costs_what_the_deployed_does(capsys: Capture, tmp_p
 
 
 @pytest.mark.parametrize("device", ["nest", "spinnaker"])
-def test_a_network_for_pynn_states_its_costs_without_a_simulator(device: str, capsys: Capture, tmp_path: Path) -> None:
+def test_a_pynn_network_states_costs_without_a_simulator(device: str, capsys: Capture, tmp_path: Path) -> None:
     weights = np.zeros((PIXELS, 20))
     weights[:300] = 0.7
     write_network(deployed(weights, range(20), 1.0, {}), tmp_path / "ne15.npz")
@@ -66,7 +66,7 @@ def test_a_network_for_pynn_states_its_costs_without_a_simulator(device: str, ca
     assert quantities["model_execution_rate_hz"]["value"] == pytest.approx(1000.0)
 
 
-def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(capsys: Capture) -> None:
+def test_a_network_of_a_workload_states_its_costs(capsys: Capture) -> None:
     given = ("--workload", "primate-reaching", "--option", "reaches=20", "--option", "workload.animal=loco")
     code, out, _ = said(capsys, "complexity", "--device", "numpy-reaching", *given, "--json")
     assert code == 0
@@ -81,7 +81,7 @@ def test_a_network_that_depends_on_a_workload_states_what_it_costs_with_one(caps
     (("network", "export", "--out", "a.json"), 3, "does not end in .nir"),
     (("network", "export", "--out", "no/such/folder/a.nir"), 7, "cannot write"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_reported(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_an_impossible_request_is_named(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     found, _, err = said(capsys, *argv)
     assert found == code
     assert text in err

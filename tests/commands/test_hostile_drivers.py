@@ -41,7 +41,7 @@ def test_what_a_driver_prints_stays_out_of_the_document(tmp_path: Path) -> None:
     assert open_run(tmp_path / "run").error is None
 
 
-def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
+def test_a_silent_driver_leaves_no_log(tmp_path: Path) -> None:
     assert measured(tmp_path / "run", "mock", *BRIEF[2:], "--allow-invalid").returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -51,7 +51,7 @@ def test_a_driver_that_prints_nothing_leaves_no_log(tmp_path: Path) -> None:
     ("leaves", "with exit code 0", "together", "rig report"),
     ("crashes", "by the signal SIGSEGV", "session", "rig measure --resume"),
 ])  # fmt: skip
-def test_a_driver_that_ends_the_rig_is_an_exit_code(tmp_path: Path, how: str, says: str, mode: str, then: str) -> None:
+def test_a_driver_that_exits_has_an_exit_code(tmp_path: Path, how: str, says: str, mode: str, then: str) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF[:3], mode, *BRIEF[4:])
 
     assert ended.returncode == json.loads(ended.stdout)["exit_code"] == DriverLeftError.exit_code
@@ -62,7 +62,7 @@ def test_a_driver_that_ends_the_rig_is_an_exit_code(tmp_path: Path, how: str, sa
 
 
 @needs_a_parent
-def test_a_mistake_in_the_rig_is_not_reported_as_one_of_a_driver(tmp_path: Path) -> None:
+def test_an_error_of_the_rig_is_not_blamed_on_drivers(tmp_path: Path) -> None:
     broken = "import rig.session.measure as m; m.measure = lambda *a, **k: 1 / 0; "
     ended = python(broken + MAIN, "measure", "--device", "mock", "--out", tmp_path / "run")
 
@@ -71,7 +71,7 @@ def test_a_mistake_in_the_rig_is_not_reported_as_one_of_a_driver(tmp_path: Path)
 
 
 @pytest.mark.parametrize("how", ["lowers_the_depth_of_calls", "takes_the_hooks_away"])
-def test_a_driver_that_changes_the_interpreter_costs_one_line_at_most(tmp_path: Path, how: str) -> None:
+def test_a_driver_that_changes_the_interpreter_is_contained(tmp_path: Path, how: str) -> None:
     ended = measured(tmp_path / "run", f"{DRIVERS}:{how}", *BRIEF, "--allow-invalid")
 
     assert "Traceback" not in ended.stderr
@@ -79,7 +79,7 @@ def test_a_driver_that_changes_the_interpreter_costs_one_line_at_most(tmp_path: 
     assert json.loads(ended.stdout).get("exit_code", 0) == ended.returncode
 
 
-def test_readings_that_are_no_column_are_refused_before_they_are_shown(tmp_path: Path) -> None:
+def test_malformed_readings_are_refused_before_display(tmp_path: Path) -> None:
     ended = measured(tmp_path / "run", "mock", "--meter", f"{DRIVERS}:flat_meter", *BRIEF[2:])
 
     assert ended.returncode == MeterError.exit_code
@@ -104,7 +104,7 @@ def test_a_measurement_dies_with_its_parent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("umask", "files", "folders"), [(0o077, 0o600, 0o700), (0o000, 0o644, 0o755)])
-def test_what_is_written_follows_the_umask(tmp_path: Path, umask: int, files: int, folders: int) -> None:
+def test_file_modes_follow_the_umask(tmp_path: Path, umask: int, files: int, folders: int) -> None:
     out = tmp_path / "of" / "mine" / "session"
     ended = measured(out, f"{DRIVERS}:prints", *BRIEF, "--allow-invalid", umask=umask)
 
@@ -116,7 +116,7 @@ def test_what_is_written_follows_the_umask(tmp_path: Path, umask: int, files: in
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of address space are as on Linux")
 @pytest.mark.parametrize("kilobytes", [60_000, 150_000])
-def test_where_a_package_finds_no_memory_one_line_says_so(tmp_path: Path, kilobytes: int) -> None:
+def test_a_lack_of_memory_is_reported_in_one_line(tmp_path: Path, kilobytes: int) -> None:
     command = f'ulimit -v {kilobytes}; exec "$0" -c "$1" measure --device mock --out run'
     ended = subprocess.run(
         ["sh", "-c", command, sys.executable, MAIN], capture_output=True, text=True, check=False, timeout=60,

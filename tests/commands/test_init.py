@@ -19,7 +19,7 @@ from rig.commands.shell.main import main
 from tests.support.powercap_zones import DESKTOP
 
 
-def test_what_was_found_is_a_bench_file_without_problems(tmp_path: Path) -> None:
+def test_found_instruments_make_a_valid_bench_file(tmp_path: Path) -> None:
     found = [
         Found("meters", "nvml", (Connected("H100", {"gpus": "GPU-1"}), Connected("H100", {"gpus": "GPU-2"}))),
         Found("meters", "ppk2", (Connected('a "kit"\nof two lines', {"port": "/dev/ttyACM0"}),)),
@@ -34,7 +34,7 @@ def test_what_was_found_is_a_bench_file_without_problems(tmp_path: Path) -> None
     assert not bench.devices
 
 
-def test_the_file_that_is_written_is_read_by_the_rig(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_written_bench_file_can_be_read(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("init", "--json")) == 0
     said = json.loads(capsys.readouterr().out)
 
@@ -42,7 +42,7 @@ def test_the_file_that_is_written_is_read_by_the_rig(here: Path, capsys: pytest.
     assert not examine(here / "bench.toml")[1]
 
 
-def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone() -> None:
+def test_an_instrument_at_an_address_is_found_by_one_driver() -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
     with ScpiServer(TruevoltSim(LivePlant())) as server:
         found = {each.driver: each.items for each in find([server.address])}
@@ -52,7 +52,7 @@ def test_an_instrument_at_an_address_is_found_by_the_driver_of_its_model_alone()
     assert not found.get("scpi-smu")
 
 
-def test_an_address_where_nothing_answers_is_kept_in_a_comment(tmp_path: Path) -> None:
+def test_a_silent_address_is_kept_in_a_comment(tmp_path: Path) -> None:
     pytest.importorskip("pyvisa_py", reason="extra visa is not installed")
     address = "TCPIP::127.0.0.1::1::SOCKET"
     (path := tmp_path / "bench.toml").write_text(text := bench_text(list(find([address]))))

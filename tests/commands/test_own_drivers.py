@@ -71,7 +71,7 @@ def failed(capsys: Capture, source: str, name: str = "f", *more: str) -> tuple[i
     return code, line
 
 
-def test_a_device_in_a_file_is_measured_with_its_keyword_only_parameters_as_options(elsewhere: Path) -> None:
+def test_a_device_in_a_file_has_its_parameters_as_options(elsewhere: Path) -> None:
     assert measure("board.py:open_board", "--option", "gain=2.5", "--option", "port=none") == 0
 
     run = open_run(elsewhere / "run")
@@ -93,7 +93,7 @@ def test_a_path_outside_the_repository_has_no_digest(elsewhere: Path) -> None:
     assert "Local code my_board.py (SHA-256)" in (elsewhere / "run" / "derived" / "report.html").read_text()
 
 
-def test_its_options_are_listed(elsewhere: Path, capsys: Capture) -> None:
+def test_options_are_listed(elsewhere: Path, capsys: Capture) -> None:
     assert main(["list", "board.py:open_board"]) == 0
 
     out = capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_its_options_are_listed(elsewhere: Path, capsys: Capture) -> None:
     assert "gain" in out
 
 
-def test_a_class_is_a_factory_too(elsewhere: Path) -> None:
+def test_a_class_is_a_factory(elsewhere: Path) -> None:
     source = """
 from rig.engine.blocking_device import BlockingDevice
 from rig.types import DeviceInfo
@@ -115,7 +115,7 @@ class Board(BlockingDevice):
     assert open_run(elsewhere / "run").replies["output"][0].as_py().endswith('"gain": 2.0}')
 
 
-def test_a_device_and_a_meter_of_one_file_share_its_module(elsewhere: Path) -> None:
+def test_device_and_meter_of_one_file_share_a_module(elsewhere: Path) -> None:
     source = """
 from dataclasses import replace
 from fixtures.bench.mock_device import open_device
@@ -171,7 +171,7 @@ def test_a_bad_file_is_refused(elsewhere: Path, capsys: Capture, source: str, mo
     assert not Path("run").exists()
 
 
-def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(elsewhere: Path) -> None:
+def test_a_simulated_device_without_a_plant_uses_host_time(elsewhere: Path) -> None:
     mine = GOOD.replace('"hardware"', '"simulator"').replace("bench: SimulatedBench | None = None, ", "")
     Path("mine.py").write_text(mine)
 
@@ -182,7 +182,7 @@ def test_a_simulated_device_that_lives_by_no_plant_is_timed_by_the_hosts_clock(e
 
 @pytest.mark.parametrize("error", ["OwnExit('cable')", "Mute()"])
 @pytest.mark.parametrize("command", ["measure", "check"])
-def test_an_error_of_a_drivers_own_fails_the_command(tmp_path: Path, capsys: Capture, command: str, error: str) -> None:
+def test_a_custom_driver_error_fails_the_command(tmp_path: Path, capsys: Capture, command: str, error: str) -> None:
     driver = tmp_path / "driver.py"
     driver.write_text(f"from tests.engine.test_ways_out import Mute, OwnExit\ndef open_device(): raise {error}\n")
 
@@ -191,7 +191,7 @@ def test_an_error_of_a_drivers_own_fails_the_command(tmp_path: Path, capsys: Cap
 
 
 @pytest.mark.parametrize("close", ["sys.stdout.close()", "os.close(1)"])
-def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_reported(elsewhere: Path, close: str) -> None:
+def test_a_driver_may_close_standard_output(elsewhere: Path, close: str) -> None:
     once = f"import os, sys\nfirst = [0]\ndef once():\n    first and first.pop() == 0 and {close}\n"
     source = GOOD.replace("        return", "        once()\n        return") + once
     (elsewhere / "board.py").write_text(source)
@@ -203,7 +203,7 @@ def test_a_driver_that_closes_standard_output_leaves_a_recording_that_is_reporte
     assert (elsewhere / "run" / "derived" / "report.html").is_file()
 
 
-def test_a_report_without_room_says_the_recording_is_kept(elsewhere: Path, capsys: Capture, monkeypatch: Patch) -> None:
+def test_a_report_on_a_full_disk_keeps_the_recording(elsewhere: Path, capsys: Capture, monkeypatch: Patch) -> None:
     def full(path: Path, **_: object) -> None:
         raise not_stored(path / "derived", "cannot be written (No space left on device)")
 
@@ -239,7 +239,7 @@ def own(here: Path) -> Path:
 
 
 @pytest.mark.real_time
-def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys: Capture) -> None:
+def test_the_meter_measures_the_stated_watts(own: Path, capsys: Capture) -> None:
     words = ["measure", "--device", "mine.py:open_device", "--meter", "mock", "--quiet", "--json", "--allow-invalid"]
     assert main([*words, *SHORT, "--out", "run"]) == 0
     found = json.loads(capsys.readouterr().out)["results"]["quantities"]
@@ -253,7 +253,7 @@ def test_the_watts_that_it_states_are_what_the_meter_measures(own: Path, capsys:
 
 @pytest.mark.real_time
 @pytest.mark.parametrize("more", [(), ("--simulate",)])
-def test_the_error_without_watts_says_how_to_state_them(own: Path, capsys: Capture, more: tuple[str, ...]) -> None:
+def test_an_error_names_the_way_to_state_watts(own: Path, capsys: Capture, more: tuple[str, ...]) -> None:
     code = main(["measure", "--device", "mine.py:open_plain", "--meter", "mock", *more, "--out", "run"])
 
     told = capsys.readouterr().err
@@ -266,14 +266,14 @@ def test_the_error_without_watts_says_how_to_state_them(own: Path, capsys: Captu
     ({"core": (1e-3, float("nan"))}, "core"), ({"core": (-1e-3, 2e-3)}, "core"), ({"core": 2e-3}, "(idle_w, busy_w)"),
     ({}, "(idle_w, busy_w)"),
 ])  # fmt: skip
-def test_impossible_watts_are_refused_when_the_device_is_made(power: Any, says: str) -> None:
+def test_impossible_watts_are_refused_early(power: Any, says: str) -> None:
     raised(UsageError, rig.blocking, lambda sample: None, power=power, says=re.escape(says))
 
 
 # ---- `rig check` -------------------------------------------------------------------------------
 
 
-def test_a_bench_that_keeps_every_rule_is_reported_part_by_part(capsys: Capture) -> None:
+def test_a_conforming_bench_is_reported_part_by_part(capsys: Capture) -> None:
     code = main(("check", "--device", "mock", "--json"))
 
     rows = json.loads(capsys.readouterr().out)
@@ -282,7 +282,7 @@ def test_a_bench_that_keeps_every_rule_is_reported_part_by_part(capsys: Capture)
     assert all(row["kept"] and not row["failed"] for row in rows)
 
 
-def test_a_driver_that_breaks_a_rule_is_named_with_what_was_found_and_asked(capsys: Capture, tmp_path: Path) -> None:
+def test_a_driver_that_breaks_a_rule_is_named(capsys: Capture, tmp_path: Path) -> None:
     file = tmp_path / "board.py"
     file.write_text("import rig\n\ndef open_board():\n    return rig.blocking(lambda sample: float('nan'))\n")
 

@@ -39,7 +39,7 @@ def ran(*argv: str, times: int = 1) -> tuple[str, set[str]]:
 
 
 @pytest.mark.parametrize("argv", [("--help",), ("list",), ("list", "--json"), ("measure", "--help")], ids=" ".join)
-def test_what_only_talks_imports_nothing_heavy(argv: tuple[str, ...]) -> None:
+def test_help_and_lists_import_nothing_heavy(argv: tuple[str, ...]) -> None:
     said, modules = ran(*argv)
 
     assert said
@@ -57,14 +57,14 @@ OPENS = {"importlib.metadata", "inspect", "ast", "tempfile", "threading"}
     ("list xylo", "core_clock_hz", VENDORS),
     ("list mock", "inference_s", {"scipy.signal", "scipy.stats"}),  # each worker of a sweep opens it anew
 ])  # fmt: skip
-def test_names_are_listed_without_what_they_do_not_need(argv: str, shown: str, without: set[str]) -> None:
+def test_names_are_listed_without_heavy_imports(argv: str, shown: str, without: set[str]) -> None:
     said, modules = ran(*argv.split())
 
     assert shown in said
     assert not modules & without
 
 
-def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> None:
+def test_a_report_imports_only_needed_packages(tmp_path: Path) -> None:
     on_plant(tmp_path / "run", device={"preprocess_s": 0.03, "inference_s": 0.05}, meter={"noise": 0.005})
 
     said, modules = ran("report", str(tmp_path / "run"), times=2)  # again, from stored files
@@ -74,7 +74,7 @@ def test_a_report_imports_nothing_heavy_that_it_does_not_use(tmp_path: Path) -> 
     assert not modules & {"matplotlib", "pandas", "scipy", "numpy.random"}
 
 
-def test_json_of_a_run_imports_and_draws_no_page(tmp_path: Path) -> None:
+def test_json_output_imports_no_page_modules(tmp_path: Path) -> None:
     write(plain_lab(1, "plain"), tmp_path / "run")
     (tmp_path / "run" / "derived").mkdir()
     (tmp_path / "run" / "derived" / "report.html").write_text("an earlier page")
@@ -99,7 +99,7 @@ def test_figures_are_reported_before_any_page_is_written(tmp_path: Path) -> None
 # ---- linear algebra
 
 
-def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> None:
+def test_one_and_two_threads_give_the_same_report(tmp_path: Path) -> None:
     """Two starts of the interpreter, and enough readings for sums by several threads, take two seconds."""
     write(plain_lab(11, "plain"), tmp_path / "run")
     said = []
@@ -111,7 +111,7 @@ def test_a_report_is_the_same_with_one_thread_and_with_two(tmp_path: Path) -> No
     assert said[0] == said[1]
 
 
-def test_a_measurement_is_computed_on_one_thread_as_a_report_is() -> None:
+def test_a_measurement_is_computed_on_one_thread() -> None:
     code = "import ctypes; from numpy.linalg import _umath_linalg\n"
     code += "from rig.commands.measure import compute_on_one_thread\n"
     code += "threads = ctypes.CDLL(_umath_linalg.__file__).scipy_openblas_get_num_threads64_\n"

@@ -40,7 +40,7 @@ def sweep_of(folder: Path, spec: GridSpec, **more: str) -> Path:
     return folder
 
 
-def test_a_sweep_that_names_code_does_not_run_it(here: Path, capsys: Capture) -> None:
+def test_a_sweep_does_not_run_foreign_code(here: Path, capsys: Capture) -> None:
     folder = sweep_of(here / "sweep", GridSpec((f"{here}/evil.py:open_device",), simulate=True))
     assert main(["sweep", str(folder)]) == UsageError.exit_code
     assert "--trust" in capsys.readouterr().err
@@ -48,7 +48,7 @@ def test_a_sweep_that_names_code_does_not_run_it(here: Path, capsys: Capture) ->
 
 
 @pytest.mark.parametrize("option", ["interpreter=/tmp/evil", "device.interpreter=/tmp/evil", "path=/tmp/evil"])
-def test_an_option_that_names_a_program_counts_as_code(here: Path, option: str) -> None:
+def test_a_program_option_counts_as_code(here: Path, option: str) -> None:
     assert code_in(("mock",), (option, "samples=4")) == [option]
     assert code_in(("mock",), ("network=evil.py:module", "label=a:b")) == ["evil.py:module"]
     key, _, value = option.partition("=")
@@ -67,7 +67,7 @@ def mine(here: Path) -> Path:
     return here / "sweep"
 
 
-def test_a_changed_moved_or_copied_sweep_is_not_ones_own(mine: Path, here: Path, capsys: Capture) -> None:
+def test_a_changed_or_copied_sweep_needs_trust(mine: Path, here: Path, capsys: Capture) -> None:
     copy = Path(shutil.copytree(mine, here / "copy"))
     assert main(["sweep", str(copy), "--jobs", "0"]) == UsageError.exit_code
     said = capsys.readouterr().err
@@ -82,13 +82,13 @@ def test_a_changed_moved_or_copied_sweep_is_not_ones_own(mine: Path, here: Path,
 
 
 @posix
-def test_ones_own_sweep_runs_no_code_that_everyone_may_write(mine: Path, here: Path, capsys: Capture) -> None:
+def test_world_writable_code_of_an_own_sweep_is_refused(mine: Path, here: Path, capsys: Capture) -> None:
     (here / "evil.py").chmod(0o666)
     assert main(["sweep", str(mine), "--jobs", "0"]) == UsageError.exit_code
     assert "evil.py may be written by everyone" in capsys.readouterr().err
 
 
-def test_a_sweep_of_others_runs_no_code_that_was_not_typed(here: Path) -> None:
+def test_a_foreign_sweep_runs_no_untyped_code(here: Path) -> None:
     """The sweep's file asks for what is typed here, and also names a program as its interpreter."""
     spec = GridSpec(("mock",), simulate=True, options={"samples": "2"})
     sweep_of(here / "sweep", spec, interpreter="/tmp/evil")
@@ -128,7 +128,7 @@ def bench(here: Path) -> Path:
 
 @posix
 @pytest.mark.parametrize("mode", [0o755, 0o700, 0o775, 0o1777, 0o777])
-def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Path, mode: int) -> None:
+def test_code_in_a_world_writable_folder_is_refused(here: Path, bench: Path, mode: int) -> None:
     here.chmod(mode)
     assert refused_as_of_others(bench) is (mode == 0o777)
     assert (here / "ran").exists() is (mode != 0o777)
@@ -136,7 +136,7 @@ def test_code_beside_which_everyone_may_write_does_not_run(here: Path, bench: Pa
 
 @posix
 @pytest.mark.parametrize("file", ["bench.toml", "evil.py"])
-def test_a_bench_file_runs_no_code_where_everyone_may_write_one_of_both(here: Path, bench: Path, file: str) -> None:
+def test_a_world_writable_bench_or_code_file_is_refused(here: Path, bench: Path, file: str) -> None:
     (here / file).chmod(0o666)
     assert refused_as_of_others(bench)
     assert not (here / "ran").exists()
@@ -146,21 +146,21 @@ def test_a_bench_file_runs_no_code_where_everyone_may_write_one_of_both(here: Pa
 
 
 @only_root
-def test_a_bench_file_of_ones_own_runs_no_code_of_another_user(here: Path, bench: Path) -> None:
+def test_an_own_bench_file_runs_no_foreign_code(here: Path, bench: Path) -> None:
     os.chown(here / "evil.py", STRANGER, STRANGER)
     assert refused_as_of_others(bench)
 
 
 @only_root
 @pytest.mark.parametrize(("mode", "group", "others"), [(0o755, 0, True), (0o2775, 0, False), (0o2775, STRANGER, True)])
-def test_a_folder_of_a_common_group_is_ones_own(here: Path, bench: Path, mode: int, group: int, others: bool) -> None:
+def test_a_group_folder_counts_as_own(here: Path, bench: Path, mode: int, group: int, others: bool) -> None:
     os.chown(here, STRANGER, group)
     here.chmod(mode)
     assert refused_as_of_others(bench) is others
 
 
 @posix
-def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path, bench: Path) -> None:
+def test_code_is_found_beside_the_linked_bench_file(here: Path, bench: Path) -> None:
     lab = here / "lab"
     lab.mkdir()
     (lab / "evil.py").write_text(EVIL.replace("'ran'", "'ran of the lab'"))
@@ -171,7 +171,7 @@ def test_code_lies_beside_the_bench_file_and_not_beside_a_link_to_it(here: Path,
     assert not (here / "ran").exists()
 
 
-def test_the_hint_after_a_stopped_sweep_keeps_its_trust(here: Path, monkeypatch: Patch, capsys: Capture) -> None:
+def test_the_resume_hint_keeps_trust(here: Path, monkeypatch: Patch, capsys: Capture) -> None:
     folder = sweep_of(here / "sweep", GridSpec((f"{here}/evil.py:open_device",), simulate=True))
 
     def stopped(folder: Path, *_: object) -> None:
@@ -182,7 +182,7 @@ def test_the_hint_after_a_stopped_sweep_keeps_its_trust(here: Path, monkeypatch:
     assert f"rig sweep {folder} --trust" in capsys.readouterr().err
 
 
-def test_bytecode_beside_code_is_not_run(here: Path, bench: Path) -> None:
+def test_stale_bytecode_is_not_run(here: Path, bench: Path) -> None:
     def written(text: str) -> str:
         (here / "evil.py").write_text(text)
         os.utime(here / "evil.py", ns=(10**18, 10**18))
@@ -199,17 +199,17 @@ def test_bytecode_beside_code_is_not_run(here: Path, bench: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["-oProxyCommand=x", "a b", "user@-x", "", "a;b", "a\nb", "$(x)", "@a", "a@b@c"])
-def test_a_host_that_ssh_would_take_for_an_option_is_refused(host: str) -> None:
+def test_a_host_like_an_ssh_option_is_refused(host: str) -> None:
     raised(UsageError, checked_host, host, says="not the name of a host")
 
 
 @pytest.mark.parametrize("host", ["board", "user@board", "10.0.0.1", "me@host-1.lab.example", "fe80::1%eth0"])
-def test_a_host_as_ssh_takes_it_stays(host: str) -> None:
+def test_a_valid_host_is_accepted(host: str) -> None:
     assert checked_host(host) == host
 
 
 @posix
-def test_locks_lie_in_a_directory_of_ones_own(here: Path, monkeypatch: Patch) -> None:
+def test_locks_lie_in_a_private_directory(here: Path, monkeypatch: Patch) -> None:
     assert runtime_dir().stat().st_mode & 0o777 == 0o700
     (here / "shared").mkdir()
     (here / "shared").chmod(0o777)
@@ -236,5 +236,5 @@ def test_a_scheduler_on_another_host_needs_tls(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "localhost:8786", "tcp://[::1]:8786", "tls://lab1:8786"])
-def test_a_scheduler_on_this_host_or_with_tls_is_taken(address: str) -> None:
+def test_a_local_or_tls_scheduler_is_accepted(address: str) -> None:
     check_address(address, trust=False)

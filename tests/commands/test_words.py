@@ -41,7 +41,7 @@ def shown(capsys: Capture, *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_options_of_measure_that_are_rarely_used_are_shown_on_demand(capsys: Capture) -> None:
+def test_rare_options_of_measure_are_shown_on_demand(capsys: Capture) -> None:
     common, whole = shown(capsys, "measure", "--help"), shown(capsys, "measure", "--help-all")
     assert "--device" in common and "--help-all" in common and "--amortise" not in common
     assert "--amortise" in whole and "measure power and execution time on sequences" in whole
@@ -53,7 +53,7 @@ def test_rules_list_a_limit_of_zero(capsys: Capture) -> None:
     assert "warmup            0 " in capsys.readouterr().out
 
 
-def test_a_list_is_whole_within_the_width(capsys: Capture, columns: int, monkeypatch: Patch) -> None:
+def test_a_list_fits_the_terminal_width(capsys: Capture, columns: int, monkeypatch: Patch) -> None:
     assert main(["list", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert main(["list"]) == 0
@@ -67,7 +67,7 @@ def test_a_list_is_whole_within_the_width(capsys: Capture, columns: int, monkeyp
     assert "- arduino pip install 'neurorig[serial]'" in " ".join(capsys.readouterr().out.split())
 
 
-def test_measure_alone_lists_what_goes_on_newest_first_and_the_devices(here: Path, capsys: Capture) -> None:
+def test_measure_alone_lists_resumable_sessions_and_devices(here: Path, capsys: Capture) -> None:
     for age_s, name in enumerate(("new one", "old")):
         (here / "runs" / name).mkdir(parents=True)
         for file in ("session.json", "request.json"):
@@ -88,7 +88,7 @@ def unplugged() -> None:
     (lambda: signal.raise_signal(signal.SIGINT), Interrupted),
     (unplugged, MeterError),
 ], ids=["interrupted", "unplugged"])  # fmt: skip
-def test_a_session_that_ended_early_says_how_it_goes_on(
+def test_a_session_ended_early_names_its_commands(
     tmp_path: Path, monkeypatch: Patch, capsys: Capture, ends: Callable[[], object], error: type[Ended]
 ) -> None:
     def ended(path: Path, *given: Any, **more: Any) -> Any:
@@ -132,14 +132,14 @@ def test_a_shell_completes_commands_options_and_names(tmp_path: Path) -> None:
     assert completed("rig report bef", tmp_path) == {"before"}
 
 
-def test_the_code_for_a_shell_is_printed(capsys: Capture) -> None:
+def test_shell_completions_are_printed(capsys: Capture) -> None:
     pytest.importorskip("argcomplete")
     assert main(["completion", "bash"]) == 0
     assert "_python_argcomplete" in capsys.readouterr().out
     assert parser("completion").parse_args(["completion", "zsh"]).shell == "zsh"
 
 
-def test_a_sweep_shows_accuracy_first_and_leaves_out_what_does_not_fit(capsys: Capture, columns: int) -> None:
+def test_a_sweep_table_fits_the_terminal_width(capsys: Capture, columns: int) -> None:
     quantities = ("energy_per_inference_j", "active_power_w", "execution_time_s", "accuracy")
     row = {"inference_s": 0.05, "verdict": "VALID", "accuracy": 0.95, "accuracy.interval_95": (0.82, 0.99)}
     for name in quantities[:3]:
@@ -189,7 +189,7 @@ def test_a_report_that_cannot_be_written_names_the_directory(rig: Rig) -> None:
     assert line.startswith("rig: cannot write file")
 
 
-def test_recordings_of_ones_own_are_measured(rig: Rig) -> None:
+def test_own_recordings_are_measured(rig: Rig) -> None:
     pytest.importorskip("soundfile")
     pytest.importorskip("soxr")
     Path("data").mkdir()
@@ -206,7 +206,7 @@ def test_recordings_of_ones_own_are_measured(rig: Rig) -> None:
     (OSError(24, "Too many open files", "events.jsonl"), "Too many open files"),
     (MemoryError(), "there is not enough free memory"),
 ])  # fmt: skip
-def test_what_the_system_refuses_is_one_line(rig: Rig, monkeypatch: Patch, error: BaseException, says: str) -> None:
+def test_a_system_error_is_one_line(rig: Rig, monkeypatch: Patch, error: BaseException, says: str) -> None:
     monkeypatch.setattr("rig.commands.report.run", raising(error))
     code, line = rig("report", "anything")
     assert code == SETUP
@@ -254,7 +254,7 @@ no_parent = pytest.mark.skipif(not hasattr(signal, "sigtimedwait"), reason="ther
 @pytest.mark.parametrize(("code", "says"), [
     (IMPORTS, "rig: interrupted\n"), (CALLBACK, ""), pytest.param(CHILD, "", marks=no_parent),
 ], ids=["of the imports", "in a callback", "of a child"])  # fmt: skip
-def test_an_interruption_anywhere_is_one_line_at_most(code: str, says: str) -> None:
+def test_an_interruption_prints_at_most_one_line(code: str, says: str) -> None:
     done = python(code)
     assert (done.returncode, done.stderr) == (130, says)
 
@@ -271,18 +271,18 @@ def test_control_and_direction_characters_are_replaced(capsys: Capture) -> None:
     assert shown.count("\n") == 2
 
 
-def test_plain_text_of_any_language_stays(capsys: Capture) -> None:
+def test_plain_text_stays_unchanged(capsys: Capture) -> None:
     say("Größe µW ± 3 % ✓ 測定")
     assert capsys.readouterr().out == "Größe µW ± 3 % ✓ 測定\n"
     assert clean("a\tb") == "a b"
 
 
-def test_a_line_has_a_longest_length(capsys: Capture) -> None:
+def test_a_line_is_bounded(capsys: Capture) -> None:
     say("n" * 10_000_000)
     assert len(capsys.readouterr().out) == MOST + 1
 
 
-def test_an_error_that_quotes_what_it_was_given_is_clean(capsys: Capture) -> None:
+def test_a_quoted_control_sequence_is_removed(capsys: Capture) -> None:
     main(["list", f"no{ESCAPES}name"])
     main(["report", f"no{ESCAPES}directory"])
     shown = capsys.readouterr()
@@ -297,7 +297,7 @@ def measure(path: Path, *words: str) -> int:
     return main(["measure", "--device", "mock", "--json", "--allow-invalid", *SMALL, "--out", str(path), *words])
 
 
-def test_without_a_terminal_progress_is_on_standard_error_alone(tmp_path: Path, capsys: Capture) -> None:
+def test_progress_without_a_terminal_is_on_standard_error(tmp_path: Path, capsys: Capture) -> None:
     assert measure(tmp_path / "out") == 0
     said = capsys.readouterr()
     first, *lines = said.err.splitlines()
@@ -317,12 +317,12 @@ def full() -> Iterator[TextIO]:
         yield stream
 
 
-def test_a_measurement_goes_on_where_standard_error_is_full(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_full_standard_error_stops_no_measurement(full: TextIO, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(sys, "stderr", full)
     assert measure(tmp_path / "out", "--mode", "together") == 0
 
 
-def test_what_a_driver_prints_is_dropped_where_there_is_no_room_for_it(full: TextIO) -> None:
+def test_driver_output_is_dropped_on_a_full_stream(full: TextIO) -> None:
     with aside(full.fileno()):
         assert sys.stdout.write("40 degrees\n")
 
@@ -335,7 +335,7 @@ def test_a_command_ends_at_a_closed_or_full_stream(full: TextIO, tmp_path: Path)
 
 
 @pytest.mark.parametrize("asked", ["--version", "list"])
-def test_no_command_says_that_it_printed_what_a_full_stream_did_not_take(full: TextIO, asked: str) -> None:
+def test_output_on_a_full_stream_is_an_error(full: TextIO, asked: str) -> None:
     done = python(MAIN, asked, stdout=full)
     assert (done.returncode, done.stderr[:33]) == (4, "rig: the operating system refused")
 
@@ -355,7 +355,7 @@ def test_a_reader_that_leaves_early_changes_no_exit_code(asked: str, code: int, 
     assert (done.returncode, done.stderr) == (code, "")
 
 
-def test_what_an_encoding_lacks_is_spelt(monkeypatch: Patch) -> None:
+def test_missing_characters_are_escaped(monkeypatch: Patch) -> None:
     printed = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(printed, encoding="ascii"))
     usable_streams()

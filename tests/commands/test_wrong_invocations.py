@@ -197,7 +197,7 @@ def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("line", "code", "says"), TABLE, ids=[line for line, _, _ in TABLE])
-def test_a_wrong_invocation_is_told_what_is_wrong_and_what_to_do(
+def test_a_wrong_invocation_names_fault_and_remedy(
     line: str, code: int, says: tuple[str, ...],
     mistakes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip

@@ -66,7 +66,7 @@ def half(d: Any) -> float:
     return float(d.high - d.value)
 
 
-def test_a_gain_that_both_share_cancels() -> None:
+def test_a_shared_gain_cancels() -> None:
     a, b = power(3e-3), power(3.01e-3)
     shared, own = difference(a, b, "meter 7", "meter 7"), difference(a, b, "meter 7", "meter 8")
     assert (shared.cancelled, shared.shown) == (True, True)
@@ -78,7 +78,7 @@ def test_a_gain_that_both_share_cancels() -> None:
     (PEAK, Quantity(16.0, "Hz", (), 0.2), Quantity(13.0, "Hz", (), 0.2)),
     (FigureKey("average_power_w"), power(3.0e-3), power(3.1e-3)),
 ])  # fmt: skip
-def test_two_draws_of_arrivals_are_not_judged_by_measurement(key: FigureKey, first: Quantity, second: Quantity) -> None:
+def test_two_draws_of_arrivals_are_not_compared(key: FigureKey, first: Quantity, second: Quantity) -> None:
     """The step of a search, or the error of a meter, does not say what another draw would give."""
     a, b = (subject({key: q}) for q in (first, second))
     assert compared(a, b).differences[0].said == "worse"
@@ -93,7 +93,7 @@ def meter(**more: Any) -> MeterRecord:
     return MeterRecord(**(given | more))
 
 
-def test_an_instrument_is_known_by_its_serial_number_and_its_calibration() -> None:
+def test_serial_number_and_calibration_identify_an_instrument() -> None:
     other = Rail("core", accuracy=Accuracy(1e-3, 0.0, source="certificate 13"))
     known = instruments_of([meter()])
     assert known == instruments_of([meter()]) and set(known) == {"core"}
@@ -104,7 +104,7 @@ def test_an_instrument_is_known_by_its_serial_number_and_its_calibration() -> No
     assert instruments_of([meter(rails=[Rail("core")])]) == {}
 
 
-def test_a_gain_is_known_by_every_rail_that_has_it() -> None:
+def test_a_gain_is_identified_by_all_its_rails() -> None:
     def rails(limit: float) -> list[Rail]:
         named = {"core": Accuracy(limit, 0.0, "certificate 13"), "io": Accuracy(0.01, 0.0, "certificate 13")}
         return [Rail(name, accuracy=stated, gain_id="reference") for name, stated in named.items()]
@@ -112,7 +112,7 @@ def test_a_gain_is_known_by_every_rail_that_has_it() -> None:
     assert instruments_of([meter(rails=rails(0.02))]) != instruments_of([meter(rails=rails(0.03))])
 
 
-def test_a_mean_over_two_instruments_has_the_calibration_of_neither(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mean_over_two_instruments_has_no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     def trial(serial: str) -> Any:
         start = SimpleNamespace(meters=[meter(serial_number=serial)])
         return SimpleNamespace(purpose="power", run=SimpleNamespace(start=start, digest=serial))
@@ -165,7 +165,7 @@ def test_of_runs_alike_one_in_twenty_differs_however_unlike_their_samples(n: int
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_few_runs_whose_times_drift_show_a_difference(same: bool) -> None:
+def test_drifting_times_rarely_show_a_difference(same: bool) -> None:
     """Each execution keeps 0.9 of the delay of the one before, as on a chip that gets warm and cools."""
 
     def run(rng: np.random.Generator, second: bool) -> Subject:
@@ -182,7 +182,7 @@ def lone(time_s: float, *more: Component) -> Subject:
     return ran(figures, np.array([time_s]))
 
 
-def test_one_execution_does_not_say_what_the_next_would_take() -> None:
+def test_one_execution_has_no_interval_of_time() -> None:
     found = compared(lone(1.0), lone(1.2))
     time, watts = found.differences
     assert (time.said, watts.said) == ("no interval stated", "no difference shown")
@@ -221,7 +221,7 @@ def test_a_device_whose_power_and_pauses_scatter_is_no_other_device_when_measure
 
 
 @pytest.mark.parametrize(("scheduled", "idle_s"), [(False, 0.0), (False, 0.5), (False, 3.0), (True, 0.5), (True, 3.0)])
-def test_energies_and_average_power_scatter_as_far_as_executions_make_them(scheduled: bool, idle_s: float) -> None:
+def test_energies_scatter_with_execution_times(scheduled: bool, idle_s: float) -> None:
     """Power is known exactly: 1 W, and 2 W more in executions. With a schedule, longer executions leave less idle."""
 
     def run(rng: np.random.Generator, second: bool) -> Subject:
@@ -251,7 +251,7 @@ def test_a_reversed_comparison_has_the_opposite_sign(a: float, b: float, same: b
     assert half(d) == pytest.approx(half(turned))
 
 
-def test_shares_have_the_interval_of_their_counts() -> None:
+def test_accuracy_differences_match_newcombe() -> None:
     """In Newcombe's first example, with Wilson's limits, 56 of 70 and 48 of 80 differ by 0.0524 to 0.3339."""
     a = Quantity(48 / 80, "1", (Component("n", 0.05),), limits=(0.4905, 0.7003))
     b = Quantity(56 / 70, "1", (Component("n", 0.05),), limits=(0.6918, 0.8772))
@@ -276,7 +276,7 @@ def test_a_repetition_may_be_five_percent_worse(key: FigureKey, second: float, k
     assert difference(a, b, key=key).kept is None
 
 
-def test_figures_that_one_of_them_lacks_are_named() -> None:
+def test_figures_of_one_side_only_are_named() -> None:
     found = compared(subject({POWER: power(1.0)}), subject({ACCURACY: power(1.0)}))
     assert (found.differences, found.alone) == ((), (POWER, ACCURACY))
 
@@ -289,7 +289,7 @@ def railed(*watts: float, device: str = "d") -> Subject:
     return found
 
 
-def test_totals_over_other_rails_are_not_compared_as_one() -> None:
+def test_totals_over_other_rails_are_not_compared() -> None:
     """A rail that is left out is no power that was saved."""
     fewer = compared(railed(3e-3, 1e-3), railed(3e-3))
     assert fewer.unlike == ("rails in the totals: rail0, rail1 and rail0",)
@@ -301,7 +301,7 @@ def test_totals_over_other_rails_are_not_compared_as_one() -> None:
     assert compared(railed(3e-3), subject({ACCURACY: proportion(9.0, 10.0, "")})).unlike == ()
 
 
-def test_a_simulated_power_is_not_compared_with_a_measured_one() -> None:
+def test_simulated_and_measured_power_are_not_compared() -> None:
     one, other = railed(3e-3), railed(3e-3)
     for side, mode in ((one, "hardware"), (other, "simulator")):
         cast(Any, side.result.start).meters = [meter(mode=mode)]
@@ -312,7 +312,7 @@ def test_a_simulated_power_is_not_compared_with_a_measured_one() -> None:
     assert judged(found, limit_of("accuracy < -0.9")).outcome == "not worse"
 
 
-def test_an_instrument_without_calibration_is_named_beside_the_differences(capsys: Capture) -> None:
+def test_an_instrument_without_calibration_is_named(capsys: Capture) -> None:
     sides = railed(3e-3), railed(3e-3)
     for side in sides:
         cast(Any, side.result.start).meters = [meter(rails=[Rail("core")])]
@@ -323,7 +323,7 @@ def test_an_instrument_without_calibration_is_named_beside_the_differences(capsy
 # ---- of recordings ------------------------------------------------------------------------
 
 
-def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: Path, capsys: Capture) -> None:
+def test_sessions_and_submissions_can_be_compared(tmp_path: Path, capsys: Capture) -> None:
     a = session(tmp_path / "a", "meter.noise=1e-3")
     b = session(tmp_path / "b", "meter.noise=1e-3", "meter_seed=3", "inference_s=0.11")
     one, other = submitted(tmp_path / "one", a).path, submitted(tmp_path / "other", b).path
@@ -351,7 +351,7 @@ def test_sessions_and_submissions_are_compared_from_their_recordings(tmp_path: P
     assert replace(of_sessions, alone=()).to_json()["alone"] == []
 
 
-def test_sessions_that_answered_differently_make_no_pairs(tmp_path: Path) -> None:
+def test_differing_answers_of_sessions_make_no_pairs(tmp_path: Path) -> None:
     """If networks are trained anew or a chip has noise, counts of one session say nothing about the mean of several."""
     sides = []
     for side in range(2):
@@ -387,7 +387,7 @@ def test_accuracy_on_the_same_samples_is_compared_in_pairs() -> None:
     assert found.to_json()["right_in_one_only"] == [1, 2]
 
 
-def test_copies_of_samples_make_a_difference_of_accuracies_no_surer() -> None:
+def test_copied_samples_do_not_narrow_an_accuracy_difference() -> None:
     first = {f"s{k}:{c}": k < 6 for k in range(10) for c in "abcde"}
     other = first | {f"s{k}:{c}": True for k in (6, 7) for c in "abcde"}
     found = accuracy_of(answered(first), answered(other))
@@ -401,7 +401,7 @@ def test_accuracy_on_other_samples_is_compared_by_counts() -> None:
     assert found.paired is None and found.high is not None and found.high > 0.1
 
 
-def test_an_accuracy_over_more_answers_than_pairs_is_no_accuracy_of_pairs() -> None:
+def test_accuracy_with_unpaired_answers_is_not_paired() -> None:
     first = {f"s{k}": k < 60 for k in range(100)}
     more = replace(answered(first), right={("d", "s0", "s0"): True})
     assert accuracy_of(more, more).paired is None
@@ -425,7 +425,7 @@ def test_folders_of_runs_are_compared_as_folds(folds: Path) -> None:
     assert accuracy.value == pytest.approx((accuracy.paired[1] - accuracy.paired[0]) / 12)
 
 
-def test_runs_that_asked_the_same_samples_are_no_folds(folds: Path) -> None:
+def test_runs_of_the_same_samples_are_no_folds(folds: Path) -> None:
     same = folds / "same"
     same.mkdir()
     for device in ("first", "second"):
@@ -452,7 +452,7 @@ def another_device(found: Evaluated, name: str) -> Evaluated:
     return replace(found, result=replace(found.result, start=renamed))
 
 
-def test_a_report_shows_another_recording_beside_its_own(folds: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_report_can_show_another_recording(folds: Path, tmp_path: Path, capsys: Capture) -> None:
     first, second = folds / "first" / "2000", folds / "second" / "2000"
     assert main(["report", str(second), "--beside", str(first), "--out", str(tmp_path), "--allow-invalid"]) == 0
     (found,) = compare([first, second])
@@ -468,7 +468,7 @@ def test_a_report_shows_another_recording_beside_its_own(folds: Path, tmp_path: 
     assert f"{first} is a recording" in capsys.readouterr().err
 
 
-def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp_path: Path) -> None:
+def test_a_report_notes_the_unseen_part_of_a_slow_meter(tmp_path: Path) -> None:
     slow = ("rate_hz=5", "aperture=0.6", "samples=1", "repeat=200")
     for name, options in (("fast", slow[2:]), ("slow", slow)):
         session(tmp_path / name, *options, mode="together")
@@ -483,7 +483,7 @@ def test_a_report_shows_what_a_slow_meter_did_not_see_beside_the_same_device(tmp
     assert table["note"].count("was not seen") == 1
 
 
-def test_options_differ_by_their_values_and_not_by_who_stated_the_default() -> None:
+def test_options_are_compared_by_value_only() -> None:
     def start(count: int, *typed: str) -> Any:
         argv = [word for text in typed for word in ("--option", text)]
         return SimpleNamespace(as_recorded={"argv": argv, "workload": {"options": {"count": count}}})
@@ -529,19 +529,19 @@ def test_a_limit_may_be_in_the_unit_of_the_figure() -> None:
     assert gate(a, b, "energy_per_inference_j > 5%").outcome == "not worse"
 
 
-def test_a_change_has_its_interval_in_the_unit_of_the_limit() -> None:
+def test_a_change_has_an_interval_in_limit_units() -> None:
     found = gate(energy(2.0, 0.02), energy(2.2, 0.02), "energy_per_inference_j > +5%")
     assert (found.change, found.low < 0.1 < found.high) == (pytest.approx(0.1), True)
     assert found.high - found.low == pytest.approx(2 * 1.96 * math.hypot(1.05 * 0.01, 0.01), rel=1e-3)
 
 
-def test_the_gain_that_both_share_decides_nothing_against_a_change() -> None:
+def test_a_shared_gain_does_not_hide_a_change() -> None:
     a, b, limit = energy(1.0, 1e-3, gain=0.02), energy(1.08, 1e-3, gain=0.02), "energy_per_inference_j > +5%"
     assert gate(a, b, limit, "meter 7", "meter 7").outcome == "worse"
     assert gate(a, b, limit, "meter 7", "meter 8").outcome == "not decided"
 
 
-def test_what_is_not_decided_says_how_many_samples_more_of_each_would_decide() -> None:
+def test_an_undecided_gate_states_the_samples_needed() -> None:
     a, b = energy(1.0, 0.02), energy(1.08, 0.02)
     found = gate(a, b, "energy_per_inference_j > +5%")
     assert found.samples_more is not None and found.samples_more > 0
@@ -568,7 +568,7 @@ def test_accuracy_on_the_same_samples_is_judged_in_pairs() -> None:
 
 
 @pytest.mark.parametrize(("right", "said"), [(90, False), (60, True)])
-def test_energy_saved_on_the_answers_is_not_passed_without_a_word(right: int, said: bool, capsys: Capture) -> None:
+def test_energy_saved_at_lower_accuracy_is_noted(right: int, said: bool, capsys: Capture) -> None:
     sides = [
         subject({ENERGY: energy(joules, 1e-3), ACCURACY: proportion(count, 100, "")})
         for joules, count in ((1.0, 92), (0.77, right))
@@ -589,7 +589,7 @@ def test_a_share_that_multiplied_is_as_uncertain_as_its_multiple() -> None:
 
 
 @pytest.mark.parametrize("text", ["energy", "energy > five", "energy > 5 W", "> 5%", "energy => 5%", "energy > 1e400%"])
-def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
+def test_an_unreadable_limit_is_refused_with_an_example(text: str) -> None:
     raised(UsageError, limit_of, text, says=r"energy_per_inference_j > \+5%")
 
 
@@ -599,11 +599,11 @@ def test_a_limit_that_cannot_be_read_shows_one_that_can(text: str) -> None:
     (Quantity(1.0, "J"), "energy_per_inference_j > +5%", "no uncertainty"),
     (energy(0.0, 0.1), "energy_per_inference_j > +5%", "is 0"),
 ])  # fmt: skip
-def test_a_limit_or_a_figure_that_no_gate_can_judge_is_refused(first: Quantity, limit: str, says: str) -> None:
+def test_an_unsuitable_limit_or_figure_is_refused(first: Quantity, limit: str, says: str) -> None:
     raised(UsageError, gate, first, energy(1.2 * first.value, 0.1), limit, says=says)
 
 
-def test_a_figure_that_one_of_them_refuses_is_refused_with_its_remedy() -> None:
+def test_a_missing_figure_is_refused_with_its_remedy() -> None:
     found = refusal("power", "no span is longer than a reading", "Add --repeat 20")
     first = subject({ENERGY: energy(1.0, 0.1)})
     second = subject({})
@@ -635,11 +635,11 @@ def run(root: Path, *words: str) -> int:
     (["active_power_w > +20%", "active_power_w > +10%"], NotDecidedError.exit_code),
     (["active_power_w > +10%", "active_power_w > +5%", "execution_time_s > +5%"], WorseError.exit_code),
 ])  # fmt: skip
-def test_the_exit_code_is_that_of_the_worst_limit(pair: Path, limits: list[str], code: int) -> None:
+def test_the_worst_limit_sets_the_exit_code(pair: Path, limits: list[str], code: int) -> None:
     assert run(pair, "a", "b", *(word for limit in limits for word in ("--fail-if", limit))) == code
 
 
-def test_each_limit_has_a_line_that_says_what_was_found(pair: Path, capsys: Capture) -> None:
+def test_each_limit_has_a_line_of_findings(pair: Path, capsys: Capture) -> None:
     run(pair, "a", "b", "--fail-if", "active_power_w > +9.8%", "--fail-if", "active_power_w > +5%")
     said = capsys.readouterr().out
     assert "NOT DECIDED  active_power_w > +9.8%" in said and "samples more" in said
@@ -651,7 +651,7 @@ def test_each_limit_has_a_line_that_says_what_was_found(pair: Path, capsys: Capt
     assert one["low"] < one["change"] < one["high"]
 
 
-def test_what_cannot_be_compared_is_refused(pair: Path, capsys: Capture) -> None:
+def test_unequal_workloads_are_refused(pair: Path, capsys: Capture) -> None:
     gated = ("--fail-if", "active_power_w > +5%")
     assert run(pair, "a", "c") == 0
     assert run(pair, "a", "c", *gated) == UsageError.exit_code
@@ -666,7 +666,7 @@ def test_an_invalid_result_passes_no_gate(tmp_path: Path, capsys: Capture) -> No
     assert "INVALID" in capsys.readouterr().err
 
 
-def test_a_difference_of_two_declarations_is_named_with_its_path(pair: Path, capsys: Capture) -> None:
+def test_a_changed_declaration_is_named_with_its_path(pair: Path, capsys: Capture) -> None:
     run(pair, "a", "b", "--json")
     (found,) = json.loads(capsys.readouterr().out)
     assert found["differs"]["device.details.power_profile.phase_w.inference.core"] == [0.003, 0.0033]
@@ -678,6 +678,6 @@ def test_a_difference_of_two_declarations_is_named_with_its_path(pair: Path, cap
 @pytest.mark.parametrize(("name", "said"), [
     ("map", "better"), ("session_accuracy_mean", "better"), ("latency_mean_s", "worse"), ("duration_s", "differs"),
 ])  # fmt: skip
-def test_the_figure_itself_says_whether_more_is_better(name: str, said: str) -> None:
+def test_each_figure_states_its_better_direction(name: str, said: str) -> None:
     less, more = Quantity(1.0, ""), Quantity(2.0, "")
     assert Difference(FigureKey(name), less, more, 1.0, 0.5, 1.5, False, None).said == said

@@ -217,20 +217,20 @@ def broken(device: Any, clock: Clock) -> set[str]:
 
 
 @pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])
-def test_a_device_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None:
+def test_a_device_that_breaks_a_rule_fails(rule: str, spoil: Spoil) -> None:
     device = GoodDevice(VirtualClock())
     spoil(device)
 
     assert rule in broken(device, device.clock)
 
 
-def test_every_rule_for_devices_has_a_driver_that_breaks_it() -> None:
+def test_every_device_rule_has_a_breaking_driver() -> None:
     device = GoodDevice(VirtualClock())
 
     assert {*check_device(device, SAMPLES, clock=device.clock, labels="ab"), "calls"} == {rule for rule, _ in SPOILT}
 
 
-def test_a_device_without_the_optional_protocols_is_not_asked_for_them() -> None:
+def test_optional_protocols_are_not_required_of_a_device() -> None:
     whole = blocking(lambda sample: 1)
     bare = SimpleNamespace(**{name: getattr(whole, name) for name in ("info", "stage", "submit", "poll", "close")})
     checked = check_device(bare, SAMPLES, prompt_s=5.0)
@@ -265,7 +265,7 @@ def test_a_device_that_never_answers_is_asked_once() -> None:
 
 
 @pytest.mark.parametrize("name", ["submit", "poll"])
-def test_a_call_that_hangs_is_named_with_its_time_and_what_to_do(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_call_is_named_with_its_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rule_failures, "HANGS_S", 0.5)
     device: Any = blocking(lambda sample: 1)
     setattr(device, name, lambda *given: threading.Event().wait(20.0))
@@ -278,7 +278,7 @@ def test_a_call_that_hangs_is_named_with_its_time_and_what_to_do(name: str, monk
     assert "recorded" not in failure.found
 
 
-def test_samples_to_check_with_are_needed() -> None:
+def test_a_check_needs_samples() -> None:
     raised(UsageError, check_device, blocking(lambda sample: 1), [], says="no samples")
 
 
@@ -290,7 +290,7 @@ def imported(module: str, text: str) -> bool:
     return bool(re.search(rf"from {re.escape(module)} import |from {package} import .*\b{name}\b", text))
 
 
-def test_every_registered_driver_is_checked_by_a_test_that_imports_it() -> None:
+def test_every_registered_driver_has_a_check_in_tests() -> None:
     tests = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     tests.append(f"check_meter( {(ROOT / 'tests/support/instruments.py').read_text()}")  # of test_every_meter
     checked = "\n".join(text for text in tests if "check_device(" in text or "check_meter(" in text)
@@ -318,7 +318,7 @@ def test_the_mock_device_keeps_every_rule(faults: dict[str, Any]) -> None:
     {"rate_hz": 5e4, "meter_wander": 1e-6, "meter_drift_ppm": -300.0},
     {"meter_forward_s": 5e-3, "meter_latch_s": 1e-3, "filter_tau_s": 0.01, "aperture": 0.3},
 ], ids=lambda faults: "-".join(faults) or "plain")  # fmt: skip
-def test_the_mock_meter_keeps_every_rule_whatever_its_faults(faults: dict[str, Any]) -> None:
+def test_the_mock_meter_keeps_every_rule_with_any_fault(faults: dict[str, Any]) -> None:
     plant = open_plant()
     open_mock_device(plant, rails=2)
 

@@ -120,7 +120,7 @@ SPOILT: list[tuple[str, Spoil]] = [
 
 
 @pytest.mark.parametrize(("rule", "spoil"), SPOILT, ids=[rule for rule, _ in SPOILT])
-def test_a_meter_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None:
+def test_a_meter_that_breaks_a_rule_fails(rule: str, spoil: Spoil) -> None:
     meter = GoodMeter(VirtualClock())
     spoil(meter)
 
@@ -129,13 +129,13 @@ def test_a_meter_that_breaks_a_rule_is_told_so(rule: str, spoil: Spoil) -> None:
     assert rule in {failure.rule for failure in caught.failures}
 
 
-def test_every_rule_for_meters_has_a_driver_that_breaks_it() -> None:
+def test_every_meter_rule_has_a_breaking_driver() -> None:
     meter = GoodMeter(VirtualClock())
 
     assert {*check_meter(meter, clock=meter.clock), "calls"} == {rule for rule, _ in SPOILT}
 
 
-def test_readings_that_a_meter_hands_over_late_are_not_missing() -> None:
+def test_late_readings_are_not_missing() -> None:
     """A multimeter's memory gives a reading 0.25 s after it was taken, and loses the rest when it stops."""
     meter, held = GoodMeter(VirtualClock()), list[float]()
 
@@ -149,7 +149,7 @@ def test_readings_that_a_meter_hands_over_late_are_not_missing() -> None:
     assert "read.count" in check_meter(meter, clock=meter.clock)
 
 
-def test_a_meter_is_closed_even_when_it_cannot_be_started() -> None:
+def test_a_meter_is_closed_after_a_failed_start() -> None:
     meter, closed = GoodMeter(VirtualClock()), []
     does("start", lambda m: refuse)(meter)
     does("close", lambda m: lambda: closed.append(True))(meter)
@@ -194,36 +194,36 @@ def test_a_list_of_samples_is_a_workload_that_keeps_every_rule_and_payloads_may_
     [*SAMPLES[:3], replace(SAMPLES[3], rate_hz=8000.0)],
     SAMPLES[::-1], SAMPLES[:3],
 ], ids=["label", "payload", "rate", "order", "count"])  # fmt: skip
-def test_whatever_changes_what_is_streamed_or_scored_changes_the_digest(changed: list[rig.Sample]) -> None:
+def test_the_digest_follows_all_streamed_and_scored_data(changed: list[rig.Sample]) -> None:
     assert rig.workload(changed, name="steps").digest_sha256 != GOOD.digest_sha256
     assert rig.workload(list(SAMPLES), name="steps").digest_sha256 == GOOD.digest_sha256
 
 
-def test_its_labels_are_declared_with_those_that_no_sample_has() -> None:
+def test_declared_labels_include_those_without_a_sample() -> None:
     assert GOOD.details["classes"] == ["a", "b"]
     assert rig.workload(SAMPLES[:1], name="one", classes=["b", "c"]).details["classes"] == ["a", "b", "c"]
     assert not rig.workload([rig.Sample("s", np.zeros(3))], name="unlabelled").details
 
 
 @pytest.mark.parametrize("label", [3, True, b"a"])
-def test_a_label_that_is_no_text_is_refused_with_the_sample_that_has_it(label: Any) -> None:
+def test_a_label_other_than_text_is_refused(label: Any) -> None:
     with pytest.raises(UsageError, match=r"s1.*Give a text, such as label="):
         rig.workload([SAMPLES[0], replace(SAMPLES[1], label=label)], name="numbers")
 
 
-def test_labels_that_a_device_never_answers_fail_a_rule_with_both() -> None:
+def test_labels_outside_the_device_answers_fail() -> None:
     assert "workload.labels" in rig.check_workload(GOOD, answers=["a", "b", "c"])
     with pytest.raises(ConformanceError, match=r"workload\.labels: found a, b; .* of left, right") as caught:
         rig.check_workload(GOOD, answers=["left", "right"])
     assert "rig check" in caught.value.remedy
 
 
-def test_every_sample_that_is_held_in_memory_is_looked_at() -> None:
+def test_every_sample_in_memory_is_checked() -> None:
     late = [rig.Sample(f"s{k}", np.full(2, np.nan if k == 50 else 1.0)) for k in range(60)]
     raised(ConformanceError, rig.check_workload, rig.workload(late, name="late"), says="sample s50 holds NaN")
 
 
-def test_what_is_not_a_sample_is_refused_by_its_type() -> None:
+def test_an_object_other_than_a_sample_is_refused() -> None:
     raised(UsageError, rig.workload, [np.zeros(3)], says=r"ndarray.*rig\.Sample", name="bare")
 
 
@@ -250,5 +250,5 @@ def test_a_workload_that_breaks_a_rule_fails_it(break_it: Callable[[rig.SampleSe
     assert [failure.rule for failure in caught.failures] == [rule]
 
 
-def test_a_list_in_place_of_a_workload_is_told_what_it_lacks() -> None:
+def test_a_list_is_no_workload() -> None:
     raised(ConformanceError, rig.check_workload, SAMPLES, says="an opened workload with name, task")

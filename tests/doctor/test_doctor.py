@@ -76,7 +76,7 @@ DEVICE = '[devices.sim]\ndriver = "mock"\noptions = {{ {} }}\n'
 
 
 @pytest.mark.parametrize("ppm", [-3000.0, 5000.0])
-def test_a_clock_beyond_its_tolerance_is_broken_and_its_rate_is_reported(visit: Doctor, ppm: float) -> None:
+def test_a_clock_beyond_its_tolerance_is_broken(visit: Doctor, ppm: float) -> None:
     clock = of(visit(text=DEVICE.format(f"device_drift_ppm = {ppm}"), seconds=0.3), "sim", "clock")
 
     assert clock.level == "broken"
@@ -104,7 +104,7 @@ def test_a_rate_is_broken_only_beyond_chance(sigmas: float, level: str) -> None:
 
 
 @given(st.floats(-9e-4, 9e-4), st.floats(-1e6, 1e6), st.integers(0, 99))
-def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s: float, seed: int) -> None:
+def test_the_stated_clock_intervals_hold_the_truth(off: float, offset_s: float, seed: int) -> None:
     at_ns, brackets = brackets_of(off, offset_s, seed)
 
     *_, clock = clock_findings("x", ClockInfo("c", 1e6, 1e-3), brackets, 10**12)
@@ -119,7 +119,7 @@ def test_rate_and_offset_of_a_clock_lie_within_what_is_said(off: float, offset_s
 @pytest.mark.parametrize(("ticks", "says"), [
     ([5] * 4, "stands still"), ([5, 9, 8, 12], "goes back"), ([k // 3 * 1000 for k in range(60)], "steps of 1 ms"),
 ])  # fmt: skip
-def test_a_clock_that_stands_goes_back_or_is_coarse_is_named(ticks: list[int], says: str) -> None:
+def test_a_stopped_backward_or_coarse_clock_is_named(ticks: list[int], says: str) -> None:
     brackets = [Bracket(k * 333_333, tick, k * 333_333 + 1000) for k, tick in enumerate(ticks)]
     found = list(clock_findings("x", ClockInfo("c", 1e6, 0.1), brackets, 0))
 
@@ -140,7 +140,7 @@ options = {{ {} }}
 """
 
 
-def test_noise_and_rate_are_those_of_the_instrument(visit: Doctor) -> None:
+def test_noise_and_rate_match_the_instrument(visit: Doctor) -> None:
     found = visit(text=WATCHED.format("", "noise = 0.01, rate_hz = 2000.0"), seconds=0.3)
 
     assert number(of(found, "watch", "noise"), "deviation") == pytest.approx(0.01 * 3e-3, rel=0.12)
@@ -154,7 +154,7 @@ def test_noise_and_rate_are_those_of_the_instrument(visit: Doctor) -> None:
     ("", "silent_after_s = 1e-6", "core", "broken"), ("", "raise_after_s = 0.01", "driver", "broken"),
     ("", "meter_drift_ppm = 9000.0", "clock", "broken"), ('rail = "io"', "", "wiring", "broken"),
 ])  # fmt: skip
-def test_what_a_meter_does_wrong_is_found(visit: Doctor, rail: str, options: str, topic: str, level: str) -> None:
+def test_meter_faults_are_reported(visit: Doctor, rail: str, options: str, topic: str, level: str) -> None:
     found = visit(text=WATCHED.format(rail, options))
 
     assert levels(found, "watch")[topic] == level
@@ -173,7 +173,7 @@ def said_of(rail: Rail, *chunks: Chunk, tick_hz: float = 1e3) -> dict[str, Findi
 
 @pytest.mark.parametrize(("ticks", "level"), [(10, "ok"), (10_000, "broken")])
 @pytest.mark.parametrize("rate_hz", [0.0, 100.0])
-def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks: int, level: str) -> None:
+def test_a_time_in_another_unit_is_broken(rate_hz: float, ticks: int, level: str) -> None:
     """A tick is declared as a millisecond. If the board counts microseconds, its rate is a thousandth by the stamps."""
     rail = replace(RAIL, rate_hz=rate_hz)
     taken = Taken(Bracket(0, 0, 1))
@@ -187,7 +187,7 @@ def test_a_time_that_is_stamped_in_another_unit_is_broken(rate_hz: float, ticks:
 @pytest.mark.parametrize(("declared_hz", "stamped_hz", "says"), [
     (20.0, 0.0, "rate_hz = 100"), (20.0, 101.0, "rate_hz = 101"), (500.0, 0.0, "Lower rate_hz"),
 ])  # fmt: skip
-def test_a_rate_declared_wrong_is_to_be_declared_as_it_is(declared_hz: float, stamped_hz: float, says: str) -> None:
+def test_the_remedy_for_a_wrong_rate_states_the_true_rate(declared_hz: float, stamped_hz: float, says: str) -> None:
     arrived = [(k * 50_000_000, 5 * k) for k in range(20)]
     assert says in rate_finding("m", replace(RAIL, rate_hz=declared_hz), arrived, stamped_hz).remedy
 
@@ -201,7 +201,7 @@ JOULES = TICKS * 1e-3 * 3.0 + 1e-6 * np.sin(TICKS)
     (RAIL, Chunk("core", AMPERES), 2.02),
     (Rail("core", "cumulative", Conversion("J")), Chunk("core", JOULES, TICKS, TICKS), 3.0),
 ], ids=["amperes at the declared voltage", "a counter of joules"])  # fmt: skip
-def test_whatever_is_read_becomes_watts(rail: Rail, chunk: Chunk, mean_w: float) -> None:
+def test_readings_become_watts(rail: Rail, chunk: Chunk, mean_w: float) -> None:
     noise = said_of(rail, chunk)["noise"]
 
     assert number(noise, "mean") == pytest.approx(mean_w, rel=1e-4)
@@ -212,7 +212,7 @@ def test_whatever_is_read_becomes_watts(rail: Rail, chunk: Chunk, mean_w: float)
     (replace(RAIL, conversion=Conversion("A")), AMPERES, "supply"),
     (replace(RAIL, range_max=1.02), AMPERES, "overload"), (RAIL, np.append(AMPERES, math.nan), "readings"),
 ], ids=["without a voltage", "above the range, without a flag", "no number, without a flag"])  # fmt: skip
-def test_amperes_that_cannot_be_right_are_broken(rail: Rail, amperes: Floats, topic: str) -> None:
+def test_impossible_amperes_are_broken(rail: Rail, amperes: Floats, topic: str) -> None:
     said = said_of(rail, Chunk("core", amperes))
 
     assert said[topic].level == "broken"
@@ -232,7 +232,7 @@ def test_a_drift_is_found_within_its_uncertainty(seed: int, drift: float) -> Non
 
 
 @pytest.mark.parametrize(("value", "says"), [(-1.0, "reads backwards"), (1.0, "not settled")])
-def test_a_rail_that_reads_backwards_or_is_not_settled_is_doubtful(value: float, says: str) -> None:
+def test_a_negative_or_unsettled_rail_is_doubtful(value: float, says: str) -> None:
     start_s = np.arange(100) * 1e-2
     drift = start_s if value > 0 else 0.0
     noise = np.random.default_rng(1).normal(0.0, 1e-3, 100)
@@ -244,17 +244,17 @@ def test_a_rail_that_reads_backwards_or_is_not_settled_is_doubtful(value: float,
 # ------------------------------------------------------------------------------------------
 
 
-def test_options_are_for_drivers_that_are_named(visit: Doctor) -> None:
+def test_options_need_a_named_driver(visit: Doctor) -> None:
     raised(UsageError, visit, "sim", text=DEVICE.format(""), options=("rate_hz=500",), says="name a driver")
 
 
-def test_a_meter_by_its_path_belongs_into_a_bench_file(visit: Doctor) -> None:
+def test_a_meter_path_needs_a_bench_file(visit: Doctor) -> None:
     (found,) = [f for f in visit(f"{ROOT / 'examples' / 'my_meter.py'}:open_meter") if f.level == "broken"]
 
     assert "[meters.NAME]" in found.remedy
 
 
-def test_a_driver_by_its_name_is_opened_with_its_meter_and_the_options_given(visit: Doctor) -> None:
+def test_a_named_driver_is_opened_with_its_meter(visit: Doctor) -> None:
     found = visit("mock", options=("rate_hz=500",))
 
     assert [f.topic for f in found if f.item == "mock"].count("identity") == 2
@@ -262,7 +262,7 @@ def test_a_driver_by_its_name_is_opened_with_its_meter_and_the_options_given(vis
     assert "500 declared" in of(found, "mock", "rate").text
 
 
-def test_only_what_is_named_is_opened(visit: Doctor) -> None:
+def test_only_named_items_are_opened(visit: Doctor) -> None:
     text = WATCHED.format("", "") + '[meters.far]\ndriver = "scpi-dmm"\nsupply_v = 1.0\n'
 
     assert {f.item for f in visit("sim", text=text)} == {"bench", "sim"}
@@ -287,7 +287,7 @@ def test_a_meter_that_does_not_answer_is_broken(visit: Doctor, options: str, say
     assert "1 broken (far)" in summary(found)
 
 
-def test_a_meter_that_needs_its_device_waits_for_it_to_be_mended(tmp_path: Path, visit: Doctor) -> None:
+def test_a_meter_without_its_device_is_not_opened(tmp_path: Path, visit: Doctor) -> None:
     (tmp_path / "shut.py").write_text("def open_device(): 1 / 0\ndef open_meter(device): ...\n", encoding="utf-8")
     text = '[devices.board]\ndriver = "shut.py:open_device"\n'
     found = visit("own", text=text + '[meters.own]\ndriver = "shut.py:open_meter"\nsees = "board"\n')
@@ -339,7 +339,7 @@ def rogue(tmp_path: Path, visit: Doctor) -> Callable[..., list[Finding]]:
     return run
 
 
-def test_a_device_that_another_process_measures_is_left_alone(tmp_path: Path, rogue: Doctor) -> None:
+def test_a_device_in_use_is_left_alone(tmp_path: Path, rogue: Doctor) -> None:
     with device_lock(f"{tmp_path / 'rogue.py'}:open_device"):
         found = rogue("raise")
     assert "in use by process" in of(found, "bad", "open").text
@@ -347,7 +347,7 @@ def test_a_device_that_another_process_measures_is_left_alone(tmp_path: Path, ro
     assert "in use" not in " ".join(f.text for f in rogue("raise"))
 
 
-def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Doctor) -> None:
+def test_a_hanging_driver_does_not_stop_the_others(rogue: Doctor) -> None:
     with within(30.0):
         found = rogue("hang", timeout_s=0.1)
 
@@ -358,14 +358,14 @@ def test_a_driver_that_hangs_is_given_up_and_the_others_are_visited(rogue: Docto
 @pytest.mark.parametrize(("how", "says"), [
     ("raise", "ZeroDivisionError: division by zero"), ("lie", "its info() gives a int"), ("exit", "SystemExit: 3"),
 ])  # fmt: skip
-def test_a_driver_that_throws_or_lies_is_broken(rogue: Doctor, how: str, says: str) -> None:
+def test_a_driver_with_errors_is_broken(rogue: Doctor, how: str, says: str) -> None:
     found = [f for f in rogue(how) if f.item == "bad"]
 
     assert found[-1].level == "broken"
     assert says in found[-1].text
 
 
-def test_ctrl_c_ends_it_and_closes_what_is_open(tmp_path: Path, rogue: Doctor) -> None:
+def test_ctrl_c_closes_all_drivers(tmp_path: Path, rogue: Doctor) -> None:
     from rig.plugins import load
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -422,7 +422,7 @@ def test_a_governor_that_slows_the_cpu_is_doubtful(tmp_path: Path, governor: str
     assert governor in host(tmp_path)["cpu"].text
 
 
-def test_energy_counters_that_are_not_there_are_broken(tmp_path: Path) -> None:
+def test_missing_energy_counters_are_broken(tmp_path: Path) -> None:
     (found,) = permission_findings("cpu", "rapl", [], tmp_path)
     assert found.level == "broken"
 
@@ -433,7 +433,7 @@ def test_energy_counters_that_are_not_there_are_broken(tmp_path: Path) -> None:
     assert found.level == "ok"
 
 
-def test_a_serial_port_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+def test_a_missing_serial_port_is_answered_with_the_present(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "ttyACM3").touch()
     (found,) = permission_findings("board", "mlperf-tiny", ["/dev/no-such-port", "x", 3], tmp_path)
@@ -450,7 +450,7 @@ def command(*argv: str) -> int:
     return main(["doctor", *argv, "--seconds", "0.02"])
 
 
-def test_one_line_for_each_finding_and_a_summary(visit: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_finding_has_one_line(visit: Doctor, capsys: pytest.CaptureFixture[str]) -> None:
     code = command("mock", "--option", "stated=false")
     *lines, last = capsys.readouterr().out.splitlines()
 
@@ -504,7 +504,7 @@ sees = "board"
     ("dmm6500", {}, "DMM6500, FRON terminals", 10_000),
     ("rapl", {}, "RAPL", 100),
 ])  # fmt: skip
-def test_the_doctor_names_the_meter_its_range_its_rate_and_the_order_of_power(
+def test_the_doctor_names_meter_range_and_rate(
     tmp_path: Path, name: str, how: dict[str, Any], says: str, rate_hz: float | None
 ) -> None:
     pytest.importorskip("serial", reason="extra serial is not installed")

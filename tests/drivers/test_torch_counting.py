@@ -69,7 +69,7 @@ Conv1d = type("Conv1d", (Module,), PLAIN)
 
 
 @pytest.mark.parametrize("block_bytes", [0, 500, 1 << 20])
-def test_calls_counted_together_count_as_each_by_itself(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_call_is_counted_separately(block_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drivers.torch_counting, "_BLOCK_BYTES", block_bytes)
     rng = np.random.default_rng(0)
     weights = rng.integers(-1, 2, (4, 6))
@@ -87,7 +87,7 @@ def test_calls_counted_together_count_as_each_by_itself(block_bytes: int, monkey
     assert counter.activity() == []
 
 
-def test_batches_of_different_sizes_are_refused_unless_each_is_taken_by_itself() -> None:
+def test_batches_of_different_sizes_are_refused() -> None:
     model = ReLU(lambda x: x)
     counter = TorchCounter(model)
     for batch in (3, 2):
@@ -96,7 +96,7 @@ def test_batches_of_different_sizes_are_refused_unless_each_is_taken_by_itself()
         counter.activity()
 
 
-def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:
+def test_values_overwritten_by_the_model_are_counted_before() -> None:
     model = ReLU(lambda x: x)
     counter = TorchCounter(model)
     values = np.array([[0.0, 1.0, 2.0]]).view(Tensor)
@@ -106,7 +106,7 @@ def test_what_the_model_writes_over_its_values_later_changes_no_count() -> None:
     assert counter.activity()[0]["it"]["active"].tolist() == [2, 0]
 
 
-def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
+def test_an_lstm_cell_counts_gate_weights_and_state() -> None:
     """The reference counts 615 in its example: it adds 3 products of each neuron, which are no synapses."""
     model = LSTMCell(lambda x: x[:, :5], weight_ih=np.ones((20, 25)), weight_hh=np.ones((20, 5)))
     counter = TorchCounter(model)
@@ -121,7 +121,7 @@ def test_a_cell_counts_the_weights_of_its_gates_and_its_state() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(4, 9), (9, 4)])
-def test_a_convolution_counts_each_call_by_the_size_of_its_input(lengths: tuple[int, int]) -> None:
+def test_a_convolution_counts_by_input_size(lengths: tuple[int, int]) -> None:
     model = Conv1d(lambda x: x, weight=np.ones((2, 1, 3)))
     counter = TorchCounter(model)
     for length in lengths:
@@ -132,7 +132,7 @@ def test_a_convolution_counts_each_call_by_the_size_of_its_input(lengths: tuple[
     assert (network.dense, network.connections[0].fan_out_max) == (3 * (2 + 7), 2 * 3)
 
 
-def test_a_layer_with_a_forward_pass_of_its_own_is_refused() -> None:
+def test_a_layer_with_a_custom_forward_is_refused() -> None:
     masked = type("Masked", (Linear,), {"forward": lambda self, x: x})
     with pytest.raises(DataError, match="module it is a Masked, whose operations are not counted"):
         TorchCounter(masked(lambda x: x, weight=np.ones((2, 2))))

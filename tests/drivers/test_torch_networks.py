@@ -70,7 +70,7 @@ def test_the_example_of_the_page_is_measured(capsys: pytest.CaptureFixture[str],
 # ---- memory -----------------------------------------------------------------------------------
 
 
-def test_parameters_and_footprint_are_those_of_neurobench_and_states_are_told_apart(torch: Any) -> None:
+def test_parameters_and_footprint_match_neurobench(torch: Any) -> None:
     """Membranes are counted for one sample, for any batch size and any number of runs."""
     pytest.importorskip("neurobench", reason="needs neurorig[peers]")
     from neurobench.metrics.static import Footprint, ParameterCount
@@ -125,7 +125,7 @@ NEURONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("neuron", NEURONS)
-def test_updates_are_the_changes_of_the_membranes_of_each_kind_of_neuron(neuron: str, torch: Any) -> None:
+def test_updates_count_the_changed_membranes(neuron: str, torch: Any) -> None:
     import snntorch
 
     torch.manual_seed(1)
@@ -142,7 +142,7 @@ def test_updates_are_the_changes_of_the_membranes_of_each_kind_of_neuron(neuron:
 
 @pytest.mark.parametrize("kind", ["RNN", "GRU", "LSTM"])
 @pytest.mark.parametrize("stacked", [{}, {"num_layers": 2, "bidirectional": True}, {"batch_first": False}])
-def test_a_recurrent_module_counts_as_its_cells(kind: str, stacked: dict[str, Any], torch: Any) -> None:
+def test_a_recurrent_module_equals_its_cells(kind: str, stacked: dict[str, Any], torch: Any) -> None:
     """Cells with the same weights, one time step after another, from a state that is not zero."""
     torch.manual_seed(2)
     rnn = getattr(torch.nn, kind)(4, 6, **{"batch_first": True} | stacked)
@@ -182,7 +182,7 @@ def test_a_recurrent_module_counts_as_its_cells(kind: str, stacked: dict[str, An
     assert network.footprint_bits("states") == 32 * 6 * sides * layers * (2 if kind == "LSTM" else 1)
 
 
-def test_a_module_that_is_used_twice_is_two_layers_in_one(torch: Any) -> None:
+def test_a_module_used_twice_counts_as_two_layers(torch: Any) -> None:
     relu = torch.nn.ReLU()
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), relu, torch.nn.Linear(5, 3), relu)
     network, rows = counted(model, torch.randn(2, 4))
@@ -190,7 +190,7 @@ def test_a_module_that_is_used_twice_is_two_layers_in_one(torch: Any) -> None:
     assert [len(row["1"]["active"]) for row in rows] == [1, 1]
 
 
-def test_a_linear_layer_works_on_each_place_of_a_sequence(torch: Any) -> None:
+def test_a_linear_layer_counts_each_sequence_position(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU())
     network, rows = counted(model, torch.ones(2, 7, 4))
     assert network.dense == 7 * 20 == total(rows[:1], "acs")
@@ -214,19 +214,19 @@ def test_a_kernel_may_differ_along_its_axes(torch: Any) -> None:
     (lambda nn: nn.MultiheadAttention(4, 2), "module MultiheadAttention is a"),
     (lambda nn: nn.Bilinear(4, 4, 3), "module Bilinear is a"),
 ])  # fmt: skip
-def test_an_unknown_module_is_named_unless_it_is_left_out(made: Callable[[Any], Any], text: str, torch: Any) -> None:
+def test_an_unknown_module_is_named_in_the_refusal(made: Callable[[Any], Any], text: str, torch: Any) -> None:
     caught = raised(DataError, TorchCounter, made(torch.nn), says=text)
     assert "uncounted=" in caught.remedy
     TorchCounter(made(torch.nn), uncounted=("1", caught.field and str(caught.value), "out_proj")).close()
 
 
-def test_what_was_left_out_is_said(torch: Any) -> None:
+def test_omitted_modules_are_named(torch: Any) -> None:
     model = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.ReLU(), torch.nn.Linear(5, 2))
     network, rows = counted(model, torch.randn(2, 4), uncounted=("2",))
     assert (network.convention, network.dense) == ("without the operations of 2", 20) and "2" not in rows[0]
 
 
-def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any) -> None:
+def test_a_weight_used_by_a_function_is_reported(torch: Any) -> None:
     class Functional(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
@@ -247,13 +247,13 @@ def test_a_weight_that_a_function_uses_is_not_dropped_without_a_word(torch: Any)
     (lambda nn: nn.GRU(4, 3), (5, 4), "or no batch"),
     (lambda nn: nn.GRUCell(4, 3), (4,), "without a batch"),
 ])  # fmt: skip
-def test_what_a_module_does_beyond_the_counts_is_refused(
+def test_an_uncounted_use_of_a_module_is_refused(
     made: Callable[[Any], Any], shape: tuple[int, ...], text: str, torch: Any
 ) -> None:
     raised(DataError, counted, made(torch.nn), torch.ones(shape), says=text)
 
 
-def test_neurons_of_ones_own_are_counted_where_they_are_named(torch: Any) -> None:
+def test_custom_neurons_are_counted_if_named(torch: Any) -> None:
     class Spikes(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()

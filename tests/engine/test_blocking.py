@@ -71,7 +71,7 @@ def test_the_span_of_a_reply_is_the_call_alone() -> None:
     assert device.info().clock is None
 
 
-def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.Event) -> None:
+def test_submit_and_poll_return_during_a_call(gate: threading.Event) -> None:
     device = blocking(lambda s: gate.wait())
     device.submit([sample("a")], None)
     device.submit([sample("b")], None)
@@ -89,7 +89,7 @@ def test_during_a_call_submissions_return_and_polls_end_in_time(gate: threading.
     (lambda s: sys.exit(3), False, DeviceError, "ended with SystemExit on sample a"),
     (lambda samples, times: [], True, DeviceError, "gave 0 outputs for 1 samples"),
 ])  # fmt: skip
-def test_what_a_function_does_wrong_is_an_error_of_the_next_poll(
+def test_an_invalid_function_raises_at_the_next_poll(
     run: Callable[..., Any], batches: bool, error: type[Exception], says: str
 ) -> None:
     raised(error, ask, blocking(run, batches=batches), "a", says=says)
@@ -122,7 +122,7 @@ def test_the_device_goes_on_after_an_exception() -> None:
     assert [r.output for r in ask(device, "b")] == [1.0]
 
 
-def test_samples_are_handed_to_load_before_they_are_asked() -> None:
+def test_samples_are_loaded_before_they_are_asked() -> None:
     seen: list[str] = []
     device = blocking(lambda s: seen.append(f"ran {s.id}"), load=lambda ss: seen.extend(f"loaded {s.id}" for s in ss))
 
@@ -132,7 +132,7 @@ def test_samples_are_handed_to_load_before_they_are_asked() -> None:
     assert seen == ["loaded a", "ran a"]
 
 
-def test_without_info_the_function_names_the_device() -> None:
+def test_the_function_names_the_device() -> None:
     def my_board(s: Sample) -> None: ...
 
     assert blocking(my_board).info() == DeviceInfo(name="my_board", mode="hardware")
@@ -149,7 +149,7 @@ def test_closing_twice_is_harmless_and_ends_the_worker() -> None:
     assert not reply.output.is_alive()
 
 
-def test_a_call_that_never_returns_does_not_keep_the_process_alive() -> None:
+def test_a_hanging_call_does_not_keep_the_process_alive() -> None:
     program = """
 import threading
 from rig.engine.blocking_device import blocking

@@ -50,7 +50,7 @@ def served(load: float, n: int) -> Run:
 
 
 @pytest.mark.parametrize(("load", "n"), [(0.5, 2000), (0.9, 4000)])
-def test_server_latencies_are_lindleys_to_the_nanosecond_and_on_average_those_of_theory(load: float, n: int) -> None:
+def test_server_latencies_match_lindley_and_queueing_theory(load: float, n: int) -> None:
     run = served(load, n)
     arrival_ns, done_ns = (run.replies[c].to_numpy() for c in ("due_ns", "completed_ns"))
     free_ns, lindley = 0, []
@@ -72,7 +72,7 @@ arrivals = st.lists(st.integers(0, 300), min_size=1, max_size=40).map(lambda gap
 
 @given(at_s=arrivals, seconds=st.sampled_from([0.001, 0.05, 0.1, 0.2]), batch=st.integers(1, 5),
        holds=st.none() | st.integers(1, 6))  # fmt: skip
-def test_any_queue_keeps_order_limits_and_schedule_and_wastes_no_time(
+def test_any_queue_keeps_order_limits_and_schedule(
     at_s: Sequence[float], seconds: float, batch: int, holds: int | None
 ) -> None:
     plant, device = bench(seconds, batch=batch, holds=holds)
@@ -118,13 +118,13 @@ def test_what_is_due_is_handed_over_in_batches(
         assert since_due(run, "issued_ns") == pytest.approx(issued_s)
 
 
-def test_loading_samples_is_done_before_they_are_due() -> None:
+def test_samples_are_loaded_before_they_are_due() -> None:
     plant, device = bench(0.01, stage_s=0.05)
     with played(device, due([0.0, 0.1, 0.2]), plant) as run:
         assert since_due(run, "issued_ns") == [0.0, 0.1, 0.2]
 
 
-def test_a_sample_asked_twice_while_the_first_is_pending_is_answered_oldest_first() -> None:
+def test_repeated_samples_are_answered_oldest_first() -> None:
     (one,) = samples(1)
     plant, device = bench(0.1, holds=3)
     with played(device, due([0.0, 0.02, 0.04], [one] * 3), plant) as run:
@@ -135,7 +135,7 @@ def test_a_sample_asked_twice_while_the_first_is_pending_is_answered_oldest_firs
     ]  # fmt: skip
 
 
-def test_a_warm_up_before_a_schedule_does_not_shift_it() -> None:
+def test_warm_up_does_not_shift_a_schedule() -> None:
     warm = [Issue([s], warmup=True) for s in samples(3)]
     for steps in (due([0.0, 0.5]), [*warm, Idle(0.3), *due([0.0, 0.5])]):
         plant, device = bench(0.1)
@@ -145,14 +145,14 @@ def test_a_warm_up_before_a_schedule_does_not_shift_it() -> None:
         assert [(d - first_ns, i - d, c - d) for _, d, i, c in kept] == [(0, 0, S // 10), (S // 2, 0, S // 10)]
 
 
-def test_warm_up_issues_of_a_schedule_are_recorded_as_warm_up() -> None:
+def test_warm_up_issues_of_a_schedule_are_recorded() -> None:
     plant, device = bench(0.1)
     with played(device, [*due([0.0, 0.1], warmup=True), *due([0.2])], plant) as run:
         assert rows(run, "warmup") == [(True,), (True,), (False,)]
 
 
 @pytest.mark.parametrize("then", [Idle(1.0), Mark(), Issue(samples(1))])
-def test_a_step_outside_the_schedule_waits_for_the_samples_under_way(then: Step) -> None:
+def test_a_step_outside_the_schedule_waits_for_pending_samples(then: Step) -> None:
     plant, device = bench(1.0, holds=2)
     with played(device, [*due([0.0, 0.0, 0.1]), then], plant, (open_meter(plant),)) as run:
         last_ns = max(c for d, c in rows(run, "due_ns", "completed_ns") if d is not None)
@@ -166,7 +166,7 @@ def test_a_step_outside_the_schedule_waits_for_the_samples_under_way(then: Step)
 # ---- drops ---------------------------------------------------------------------------------
 
 
-def test_a_drop_is_recorded_as_due_and_nothing_else() -> None:
+def test_a_drop_has_only_a_due_time() -> None:
     plant, device = bench(1.0)
     with played(device, due([0.0, 0.1, 0.2, 0.3], queue=2), plant) as run:
         table = run.replies.sort_by("issue").to_pylist()
@@ -179,7 +179,7 @@ def test_a_drop_is_recorded_as_due_and_nothing_else() -> None:
     assert submitted(device) == [("s0",), ("s1",)]
 
 
-def test_what_is_answered_at_the_moment_the_next_is_due_makes_room_for_it() -> None:
+def test_an_answer_at_the_due_time_makes_room() -> None:
     plant, device = bench(0.5)
     with played(device, due([k * 0.5 for k in range(20)], queue=1), plant) as run:
         assert None not in run.replies["issued_ns"].to_pylist()
@@ -189,7 +189,7 @@ def test_what_is_answered_at_the_moment_the_next_is_due_makes_room_for_it() -> N
 
 
 @pytest.mark.parametrize("queue", [None, 2])
-def test_a_host_slower_than_the_schedule_takes_answers_as_they_come_and_drops_nothing(queue: int | None) -> None:
+def test_a_slow_host_drops_no_sample(queue: int | None) -> None:
     """Loading takes twice the gap: each answer comes long before the next sample is issued."""
     plant, device = bench(0.001, stage_s=0.02)
     with played(device, due([k * 0.01 for k in range(50)], queue=queue), plant) as run:
@@ -202,7 +202,7 @@ def test_a_host_slower_than_the_schedule_takes_answers_as_they_come_and_drops_no
 
 
 @pytest.mark.parametrize(("seconds", "stage_s", "gap_s"), [(0.045, 0.0, 0.05), (0.3, 0.0, 0.05), (0.001, 0.06, 0.05)])
-def test_meters_are_drained_in_a_long_open_loop_and_all_is_kept(seconds: float, stage_s: float, gap_s: float) -> None:
+def test_meters_are_drained_in_a_long_open_loop(seconds: float, stage_s: float, gap_s: float) -> None:
     """A device that keeps up, one that does not, and a host that does not."""
     log: Log = []
     plant, device = bench(seconds, stage_s=stage_s, timeout_s=1e3)
@@ -217,7 +217,7 @@ def test_meters_are_drained_in_a_long_open_loop_and_all_is_kept(seconds: float, 
 
 
 @pytest.mark.parametrize("steps", [[Issue(samples(1))], due([0.0])])
-def test_the_network_of_an_answer_is_recorded_though_nothing_counted_it(steps: list[Step]) -> None:
+def test_the_network_of_an_answer_is_recorded_without_counters(steps: list[Step]) -> None:
     own = NetworkInfo((Layer("output", 2),), (), ())
 
     plant, device = bench()
@@ -256,7 +256,7 @@ def left_over(run: Run, at_s: Sequence[float]) -> None:
 
 
 @pytest.mark.parametrize("holds", [None, 2])
-def test_a_device_that_hangs_ends_an_open_loop_run_with_every_sample_accounted_for(holds: int | None) -> None:
+def test_a_hung_device_leaves_every_sample_accounted_for(holds: int | None) -> None:
     at_s = [k * 0.25 for k in range(40)]
     plant, device = bench(0.2, lost=range(4, 99), holds=holds, timeout_s=1.0)
     with played(device, due(at_s), plant, raises=DeviceTimeoutError) as run:
@@ -265,27 +265,27 @@ def test_a_device_that_hangs_ends_an_open_loop_run_with_every_sample_accounted_f
 
 
 @pytest.mark.parametrize(("error", "becomes"), [(KeyboardInterrupt(), Interrupted), (OSError("x"), DeviceError)])
-def test_what_ends_an_open_loop_leaves_each_sample_accounted_for(error: BaseException, becomes: type[Ended]) -> None:
+def test_a_failed_open_loop_accounts_for_each_sample(error: BaseException, becomes: type[Ended]) -> None:
     plant, device = failing(1.0, error)
     at_s = [k * 0.1 for k in range(40)]
     with played(device, due(at_s), plant, raises=becomes) as run:
         left_over(run, at_s)
 
 
-def test_a_device_that_works_through_what_it_holds_does_not_hang() -> None:
+def test_a_device_busy_with_held_samples_does_not_hang() -> None:
     plant, device = bench(1.0, holds=6, timeout_s=1.5)
     with played(device, due([0.0] * 6), plant) as run:
         assert since_due(run, "completed_ns") == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
 
 
-def test_one_answer_that_is_lost_among_others_ends_the_run() -> None:
+def test_one_lost_answer_ends_the_run() -> None:
     plant, device = bench(0.1, holds=4, lost=[3], timeout_s=2.0)
     with played(device, due([k * 0.2 for k in range(30)]), plant, raises=DeviceTimeoutError) as run:
         assert [name for name, at in rows(run, "sample_id", "completed_ns") if at is None] == ["s3"]
 
 
 @pytest.mark.parametrize("steps", [due([0.0]), [Issue(samples(1))], [Issue(samples(1)), Issue(samples(1))]])
-def test_an_answer_after_the_declared_timeout_is_too_late_in_either_loop(steps: list[Any]) -> None:
+def test_an_answer_after_the_timeout_is_too_late(steps: list[Any]) -> None:
     plant, device = bench(1.5, timeout_s=1.0)
     with played(device, steps, plant, raises=DeviceTimeoutError) as run:
         assert set(run.replies["completed_ns"].to_pylist()) == {None}
@@ -296,7 +296,7 @@ def test_an_answer_after_the_declared_timeout_is_too_late_in_either_loop(steps: 
     (Reply("s0", None, ((1, 2),)), "hold a tuple, not a Span"),  # type: ignore[arg-type]
     ("s0", "gave a str, not a Reply"),
 ])  # fmt: skip
-def test_an_unrequested_or_malformed_answer_ends_the_run_by_name(answer: Any, says: str) -> None:
+def test_a_wrong_answer_ends_the_run_by_name(answer: Any, says: str) -> None:
     plant, device = bench()
     poll = device.poll
     device.poll = lambda timeout_s: [answer for _ in poll(timeout_s)]  # type: ignore[method-assign]
@@ -348,7 +348,7 @@ def test_every_clock_is_read_many_times_at_each_mark(play: Play, plant: SimPlant
     assert read == [("meter", "trigger", 1), *mark, *mark]
 
 
-def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: SimPlant) -> None:
+def test_a_capable_device_pulses_at_each_mark(play: Play, plant: SimPlant) -> None:
     run, _ = play(open_device(plant), [Mark(), Idle(1.0), Mark()], [], (open_meter(plant, rate_hz=100.0),))
     marks = run.of_type(MarkPulses)
     assert len(marks) == 2
@@ -358,7 +358,7 @@ def test_a_device_that_can_is_asked_to_pulse_at_each_mark(play: Play, plant: Sim
     assert len({round(w, 3) for w in widths}) > 1
 
 
-def test_clocks_are_read_now_and_then_in_a_long_run(play: Play, plant: SimPlant) -> None:
+def test_clocks_are_read_periodically(play: Play, plant: SimPlant) -> None:
     steps: list[Step] = [Mark(), Idle(20.0), *(Issue([s]) for s in samples(200)), Mark()]
     run, _ = play(open_device(plant, marks=False), steps, [], (open_meter(plant, rate_hz=100.0),))
     at_s = [e.rows[0][0] / S for e in run.of_type(Brackets) if e.clock == "device"]
@@ -378,7 +378,7 @@ def test_nothing_is_written_between_a_submission_and_its_reply(play: Play, plant
     assert log.count(("flush",)) >= 30
 
 
-def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, plant: SimPlant) -> None:
+def test_only_an_almost_full_meter_is_drained_in_spans(play: Play, plant: SimPlant) -> None:
     log: Log = []
     play(Toy(plant.clock, log, seconds=30.0), [Issue(samples(1))], log, (watched(open_meter(plant), plant.clock, log),))
     inside = log[log.index(("submit", "s0")) + 1 : log.index(("reply", "s0"))]
@@ -387,7 +387,7 @@ def test_only_a_meter_about_to_overflow_is_drained_inside_a_span(play: Play, pla
     assert max(b - a for a, b in pairwise(read_s)) <= 5.0  # half of its buffer
 
 
-def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant: SimPlant) -> None:
+def test_readings_of_a_long_issue_are_written_promptly(play: Play, plant: SimPlant) -> None:
     log: Log = []
     meter = watched(open_meter(plant, rate_hz=100.0), plant.clock, log)
     play(Toy(plant.clock, log, seconds=50.0, batch=9), [Issue(samples(9))], log, (meter,))
@@ -402,7 +402,7 @@ def test_readings_of_one_long_hand_over_do_not_wait_in_memory(play: Play, plant:
     ([Idle(3.0), *(Issue([s]) for s in samples(30)), Idle(3.0)], 0.25 + 0.1),
     ([Issue(samples(1), repeat=300)], 5.0),  # half of its buffer
 ], ids=["one by one", "the rounds of a repeat"])  # fmt: skip
-def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant, steps: list[Step], gap_s: float) -> None:
+def test_meters_are_drained_during_a_run(play: Play, plant: SimPlant, steps: list[Step], gap_s: float) -> None:
     log: Log = []
     run, _ = play(Toy(plant.clock, log), steps, log, (watched(open_meter(plant), plant.clock, log),))
     read_s = [e[1] / S for e in log if e[0] == "read"]
@@ -410,21 +410,21 @@ def test_meters_are_drained_as_a_run_goes(play: Play, plant: SimPlant, steps: li
     assert sum(e.readings for e in run.of_type(ChunkArrived)) == len(run.traces["core"].value) > 8990
 
 
-def test_reading_clocks_does_not_delay_what_is_due(play: Play, plant: SimPlant) -> None:
+def test_reading_clocks_delays_no_due_sample(play: Play, plant: SimPlant) -> None:
     slow: dict[str, Any] = {"device_forward_s": 0.02, "device_back_s": 0.02}
     steps = [Issue([s], due_ns=k * S) for k, s in enumerate(samples(30))]
     run, _ = play(open_device(plant, marks=False, **slow), [Mark(), *steps], [], (open_meter(plant),))
     assert max(issued - due for due, issued in rows(run, "due_ns", "issued_ns")) == 0
 
 
-def test_a_device_that_loops_by_itself_is_asked_once(play: Play, plant: SimPlant) -> None:
+def test_a_looping_device_is_asked_once(play: Play, plant: SimPlant) -> None:
     log: Log = []
     run, _ = play(Looping(plant.clock, log), [Issue(samples(1), repeat=5), Issue(samples(1), phase="inference")], log)
     assert [e for e in log if e[0] == "loop"] == [("loop", 5, None), ("loop", 1, "inference")]
     assert len(rows(run, "issue")) == 2
 
 
-def test_a_device_without_a_loop_is_asked_as_often_as_it_takes(play: Play, plant: SimPlant) -> None:
+def test_a_device_without_a_loop_is_asked_repeatedly(play: Play, plant: SimPlant) -> None:
     log: Log = []
     run, _ = play(Toy(plant.clock, log), [Issue(samples(2), repeat=3)], log)
     assert [e[1] for e in log if e[0] == "submit"] == ["s0"] * 3 + ["s1"] * 3
@@ -437,12 +437,12 @@ def test_a_device_without_a_loop_cannot_run_one_phase_alone(play: Play, plant: S
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf")])
-def test_an_idle_window_that_cannot_be_is_refused(play: Play, plant: SimPlant, seconds: float) -> None:
+def test_an_impossible_idle_window_is_refused(play: Play, plant: SimPlant, seconds: float) -> None:
     with pytest.raises(SetupError, match="idle window"):
         play(Toy(plant.clock, []), [Idle(seconds)], [])
 
 
-def test_a_device_may_live_by_a_clock_of_its_own_or_by_the_hosts(play: Play, plant: SimPlant) -> None:
+def test_a_device_may_use_the_host_clock(play: Play, plant: SimPlant) -> None:
     run, _ = play(Toy(plant.clock, []), [Mark(), Issue(samples(1))], [], (open_meter(plant),))
     assert {e.clock for e in run.of_type(Brackets)} == {"meter"}
     assert run.clocks()["host"] == ClockInfo("host", 1e9, 0.0)

@@ -76,7 +76,7 @@ SPANS: dict[str, Callable[[rig.Span], Any]] = {
 
 
 @pytest.mark.parametrize("what", SPANS)
-def test_a_span_that_cannot_be_ends_the_run_and_costs_only_itself(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_impossible_span_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
     steps = [rig.Issue([s]) for _ in range(30) for s in samples(2)]
     device = altered(plant, GOOD, lambda r: rig.Reply(r.sample_id, r.output, tuple(map(SPANS[what], r.spans))))
     ended, run = play(device, steps)
@@ -101,18 +101,18 @@ ANSWERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", ANSWERS)
-def test_an_answer_ends_the_run_and_the_answers_before_it_are_read(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_invalid_answer_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
     ended, run = play(answering(plant, **ANSWERS[what]), STEPS)
     assert isinstance(ended, DeviceError)
     assert run.replies["output"].to_pylist()[:2] == ["0", "1"]
 
 
-def test_an_output_may_be_nested_as_deep_as_a_reader_goes(by_hand: ByHand, plant: SimPlant) -> None:
+def test_an_output_may_be_nested_to_a_limit(by_hand: ByHand, plant: SimPlant) -> None:
     run = by_hand(answering(plant, output=nested(64)), STEPS)
     assert run.replies["output"][2].as_py() == "[" * 64 + "0" + "]" * 64
 
 
-def test_a_solver_may_fill_its_buffer_again_once_it_has_answered(by_hand: ByHand, plant: SimPlant) -> None:
+def test_a_solver_may_reuse_its_buffer_after_the_answer(by_hand: ByHand, plant: SimPlant) -> None:
     buffer = bytearray(1)
     device = answering(plant, spans=(SPAN,), progress=(rig.Progress(1, 1.0, buffer),))  # type: ignore[arg-type]
     submit = device.submit
@@ -133,7 +133,7 @@ TIMERS: dict[str, Callable[[int], Any]] = {
 
 
 @pytest.mark.parametrize("what", TIMERS)
-def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_impossible_timer_ends_the_run(play: Play, plant: SimPlant, what: str) -> None:
     steps = [rig.Mark(), *(rig.Issue([s]) for _ in range(15) for s in samples(2)), rig.Mark()]
     device = open_device(plant, marks=False, inference_s=0.01)
     timer, reads = device.timer, iter(range(100))
@@ -145,7 +145,7 @@ def test_a_timer_that_cannot_be_ends_the_run(play: Play, plant: SimPlant, what: 
     reported(run, ended)
 
 
-def test_a_pulse_that_runs_backwards_is_the_devices_error(play: Play, plant: SimPlant) -> None:
+def test_a_backward_pulse_is_a_device_error(play: Play, plant: SimPlant) -> None:
     device: Any = open_device(plant)
     device.pulse = lambda seconds: rig.Span("mark", 2, 1)
     ended, _ = play(device, [rig.Mark()], (open_meter(plant),))
@@ -215,7 +215,7 @@ READINGS: dict[str, Callable[[rig.Chunk], Any]] = {
 
 
 @pytest.mark.parametrize("what", READINGS)
-def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play, plant: SimPlant, what: str) -> None:
+def test_impossible_readings_end_the_run(play: Play, plant: SimPlant, what: str) -> None:
     steps = [rig.Idle(0.5), *(rig.Issue([s]) for _ in range(200) for s in samples(2))]
     meter: Any = AlteredMeter(open_meter(plant, rate_hz=1000.0), READINGS[what])
     ended, run = play(open_device(plant, marks=False, inference_s=0.01), steps, (meter,))
@@ -231,7 +231,7 @@ def test_readings_that_cannot_be_end_the_run_and_cost_only_themselves(play: Play
 
 
 @pytest.mark.parametrize("bracket", [Bracket(5, 5, 4), Bracket(1, 2.5, 3), 7, None], ids=str)
-def test_a_trigger_that_is_no_bracket_is_the_meters_error(play: Play, plant: SimPlant, bracket: Any) -> None:
+def test_a_malformed_trigger_bracket_is_a_meter_error(play: Play, plant: SimPlant, bracket: Any) -> None:
     meter: Any = AlteredMeter(open_meter(plant), lambda chunk: chunk)
     meter.start = lambda: bracket
     ended, _ = play(Queue(plant.clock), [rig.Idle(1.0)], (meter,))
@@ -247,7 +247,7 @@ RAILS: dict[str, tuple[type[RigError], list[Callable[[rig.Rail], rig.Rail]]]] = 
 
 
 @pytest.mark.parametrize("what", RAILS)
-def test_what_a_meter_declares_is_refused_before_anything_is_measured(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_impossible_meter_declaration_is_refused_first(play: Play, plant: SimPlant, what: str) -> None:
     """The description may change when it is requested again."""
     kind, rails = RAILS[what]
     meter = open_meter(plant)
@@ -269,7 +269,7 @@ DUE: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("what", DUE)
-def test_a_due_time_that_cannot_be_is_the_scenarios_error(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_impossible_due_time_is_a_scenario_error(play: Play, plant: SimPlant, what: str) -> None:
     steps = [rig.Issue([samples(1)[0]], due_ns=at) for at in DUE[what]]
     ended, run = play(Queue(plant.clock, 1e-10), steps)
 
@@ -280,7 +280,7 @@ def test_a_due_time_that_cannot_be_is_the_scenarios_error(play: Play, plant: Sim
 
 
 @pytest.mark.parametrize("repeat", [0, -1, 1.5])
-def test_a_loop_that_cannot_be_is_the_scenarios_error(play: Play, plant: SimPlant, repeat: Any) -> None:
+def test_an_impossible_loop_is_a_scenario_error(play: Play, plant: SimPlant, repeat: Any) -> None:
     ended, _ = play(Queue(plant.clock), [rig.Issue(samples(1), repeat=repeat)])
     assert isinstance(ended, SetupError)
 
@@ -295,7 +295,7 @@ BAD_SAMPLES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", BAD_SAMPLES)
-def test_a_sample_that_cannot_be_is_the_workloads_error(play: Play, plant: SimPlant, what: str) -> None:
+def test_an_impossible_sample_is_a_workload_error(play: Play, plant: SimPlant, what: str) -> None:
     good = [rig.Issue([s]) for _ in range(10) for s in samples(2)]
     odd = replace(samples(1)[0], **{"id": "odd"} | BAD_SAMPLES[what])
     ended, run = play(Queue(plant.clock, 0.01), [*good, rig.Issue([odd])])
@@ -318,7 +318,7 @@ def test_two_samples_with_one_id_or_one_file_are_refused_before_the_run(
 
 
 @pytest.mark.parametrize("text", ["x" * 70_000_000, "half a character: \ud800"], ids=["70 MB", "half a character"])
-def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play, plant: SimPlant, text: str) -> None:
+def test_the_stop_line_is_written_for_any_exception(play: Play, plant: SimPlant, text: str) -> None:
     ended, run = play(leaving(Queue(plant.clock), "poll", ValueError(text)), STEPS)
     assert text[:9] in str(ended) and len(str(ended)) < 30_000
     assert run.error is not None and run.error.message.startswith("the device failed on sample s0: ValueError: ")
@@ -326,12 +326,12 @@ def test_whatever_an_exception_says_the_stop_line_is_written_and_read(play: Play
 
 
 @pytest.mark.parametrize("error", [KeyError(), RecursionError("deep")])
-def test_an_exception_of_a_driver_is_reported_with_its_place(play: Play, plant: SimPlant, error: Exception) -> None:
+def test_a_driver_exception_is_reported_with_its_place(play: Play, plant: SimPlant, error: Exception) -> None:
     ended, _ = play(leaving(Queue(plant.clock), "poll", error), STEPS)
     assert re.search(r"Error(: deep)?\. See [a-z_]+\.py, line \d+\. What was", str(ended))
 
 
-def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant, monkeypatch: Patch) -> None:
+def test_a_too_long_log_ends_the_run(play: Play, plant: SimPlant, monkeypatch: Patch) -> None:
     monkeypatch.setattr(write_events, "EVENTS_BYTES", 200_000)
     ended, run = play(Queue(plant.clock), [rig.Idle(1e-9)] * 5000)
     assert isinstance(ended, StoreError)
@@ -339,6 +339,6 @@ def test_a_log_longer_than_readers_take_ends_the_run(play: Play, plant: SimPlant
     assert run.sealed
 
 
-def test_a_phase_named_as_the_pulses_at_a_mark_is_refused(plant: SimPlant) -> None:
+def test_a_phase_named_mark_is_refused(plant: SimPlant) -> None:
     named = replace(open_device(plant).info(), phases=("mark", "inference"))
     raised(SetupError, check_wiring, named, (), says="declares a phase 'mark'")

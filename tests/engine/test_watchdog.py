@@ -69,7 +69,7 @@ def named(run: Run, error: RigError, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", ["stage", "submit", "poll", "timer"])
-def test_a_call_of_a_device_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
+def test_a_hanging_device_call_is_named(tmp_path: Path, call: str) -> None:
     error = raised(DeviceTimeoutError, played, tmp_path / "run", stuck(device(), call), None, Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
     named(run, error, call)
@@ -89,7 +89,7 @@ class Lazy:
 
 @pytest.mark.parametrize("spans", [1, 2])
 @pytest.mark.parametrize("part", ["output", "activity"])
-def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
+def test_an_answer_that_hangs_on_access_ends_the_run(tmp_path: Path, part: str, spans: int) -> None:
     answer: dict[str, Any] = {"output": None, "spans": (Span("inference", 1, 2), Span("more", 1, 2))[:spans]}
     answer[part] = stuck(Lazy(), "tolist" if part == "output" else "items")
     lazy: Any = device()
@@ -103,13 +103,13 @@ def test_an_answer_that_hangs_when_it_is_looked_at_ends_the_run(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("call", ["start", "read", "timer", "stop"])
-def test_a_call_of_a_meter_that_hangs_is_named_and_ends_the_run(tmp_path: Path, call: str) -> None:
+def test_a_hanging_meter_call_is_named(tmp_path: Path, call: str) -> None:
     with pytest.raises(MeterSilentError) as caught:
         played(tmp_path / "run", device(), stuck(open_meter(LivePlant()), call, 1), Watch(PATIENCE_S))
     named(open_run(tmp_path / "run"), caught.value, call)
 
 
-def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_opening_may_last_as_long_as_its_option_allows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(driver_call_timeouts.PATIENCE_S, "open", 0.05)
     monkeypatch.setattr(setup, "MORE_S", 0.05)
 
@@ -122,12 +122,12 @@ def test_a_driver_may_take_as_long_to_open_as_its_option_gives_it(monkeypatch: p
         opened(slow, {}, {"lasts_s": str(FOREVER_S)}, "device", "x")
 
 
-def test_a_driver_that_does_not_close_is_left_behind_and_said_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_that_does_not_close_is_abandoned(capsys: pytest.CaptureFixture[str]) -> None:
     let_go(threading.Event().wait, "close() of device x", 0.1)
     assert "close() of device x has not returned for 0.1 s, and is left" in capsys.readouterr().err
 
 
-def test_a_driver_that_fails_to_close_is_let_go(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_close_is_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     let_go(lambda: sys.exit(3), "close() of device x", 60.0)
     assert capsys.readouterr().err == ""
 
@@ -139,14 +139,14 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_threads")
-def test_a_driver_is_closed_where_no_thread_can_be_started() -> None:
+def test_a_driver_is_closed_without_threads() -> None:
     closed: list[bool] = []
     let_go(lambda: closed.append(True), "close() of device x", 60.0)
     assert closed == [True]
 
 
 @pytest.mark.usefixtures("no_threads")
-def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path: Path) -> None:
+def test_an_unwatchable_run_is_refused_and_sealed(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="needs more memory than is free"):
         played(tmp_path / "run", device(), open_meter(LivePlant()), Watch(PATIENCE_S))
     run = open_run(tmp_path / "run")
@@ -156,26 +156,26 @@ def test_a_run_that_cannot_be_watched_ends_by_type_and_with_a_stop_line(tmp_path
 @pytest.mark.parametrize(("call", "undeclared_s", "declared_s"), [
     ("open", 60, 200), ("info", 30, 200), ("stop", 30, 200), ("close", 30, 200), ("stage", 600, 600), ("poll", 90, 230),
 ])  # fmt: skip
-def test_a_call_has_as_long_as_it_needs_and_no_longer(call: str, undeclared_s: float, declared_s: float) -> None:
+def test_calls_have_their_expected_time_limits(call: str, undeclared_s: float, declared_s: float) -> None:
     watch = Watch()
     assert watch.allowed_s(f"{call}() of the device") == undeclared_s
     watch.timeout_s = 200.0
     assert watch.allowed_s(f"{call}() of the device") == declared_s
 
 
-def test_after_one_call_has_hung_the_next_is_not_waited_for_as_long() -> None:
+def test_a_second_hung_call_is_not_awaited_as_long() -> None:
     watch = Watch()
     watch.hung = True
     assert watch.allowed_s("stop() of meter stuck") == driver_call_timeouts.AFTER_S
 
 
-def test_a_call_that_lasts_is_named_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_call_is_named_once(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watchdog, "TELL_S", 0.05)
     patiently(lambda: time.sleep(1.0), SetupError, "it failed", "stage() of the device", 60.0)
     assert capsys.readouterr().err == "rig: waiting for stage() of the device, up to 60 s\n"
 
 
-def test_a_host_that_slept_did_not_run_though_its_clock_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sleep_of_the_host_is_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     slept_s = iter([0.0, 0.0])
     monkeypatch.setattr(watchdog, "since_boot_ns", lambda: time.monotonic_ns() + round(next(slept_s, 30.0) * 1e9))
     watch = Watch(patience_s=0.04)
@@ -210,7 +210,7 @@ played(Path(sys.argv[1]), before(device(), "poll", stubborn, at=4), None, Watch(
 """
 
 
-def test_a_call_that_cannot_be_interrupted_ends_the_process_and_the_recording_is_sealed(tmp_path: Path) -> None:
+def test_an_uninterruptible_call_ends_the_process(tmp_path: Path) -> None:
     done = python(STUBBORN.format(folder=str(Path(__file__).parent)), tmp_path / "run")
     assert done.returncode == DeviceTimeoutError.exit_code, done.stderr
     assert done.stderr.startswith("rig: poll() of the device has not returned for "), done.stderr

@@ -99,7 +99,7 @@ TIMED: list[Step] = [Issue(samples(2), due_ns=k * 1_000_000) for k in range(9)]
     ("method", "steps"), [("stage", one_by_one()), ("submit", one_by_one()), ("poll", one_by_one()), ("poll", TIMED)]
 )
 @whatever
-def test_any_exception_of_a_device_is_its_error(
+def test_any_device_exception_is_an_error(
     play: Play, plant: SimPlant, method: str, steps: list[Step], error: BaseException
 ) -> None:
     ended, run = play(leaving(Queue(plant.clock), method, error, at=3), steps)
@@ -113,7 +113,7 @@ def test_any_exception_of_a_device_is_its_error(
 
 @pytest.mark.parametrize("method", ["start", "read", "timer", "stop"])
 @whatever
-def test_any_exception_of_a_meter_is_its_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
+def test_any_meter_exception_is_an_error(play: Play, plant: SimPlant, method: str, error: BaseException) -> None:
     meter = leaving(open_meter(plant), method, error)
     ended, run = play(open_device(plant, marks=False), one_by_one(), (meter,))
 
@@ -154,7 +154,7 @@ class Lazy(Sequence[Sample]):
         return 4
 
 
-def test_an_exception_of_a_workload_is_blamed_on_it_and_not_on_the_device(by_hand: ByHand, plant: SimPlant) -> None:
+def test_a_workload_exception_is_not_blamed_on_the_device(by_hand: ByHand, plant: SimPlant) -> None:
     device, lazy = Queue(plant.clock), Lazy()
     device.stage = lambda samples: list(lazy)  # type: ignore[assignment,method-assign]
     work = SampleSet("blank", "none", "1", "0" * 64, lazy)
@@ -185,7 +185,7 @@ def signalled(meter: MockMeter) -> MockMeter:
     return meter
 
 
-def test_a_second_ctrl_c_does_not_cost_the_stop_line(play: Play, plant: SimPlant) -> None:
+def test_a_second_ctrl_c_keeps_the_stop_line(play: Play, plant: SimPlant) -> None:
     device = leaving(Queue(plant.clock), "poll", KeyboardInterrupt(), at=3)
     with on_signals(interrupt, signal.SIGTERM):
         ended, run = play(device, one_by_one(), (signalled(open_meter(plant)),))
@@ -194,7 +194,7 @@ def test_a_second_ctrl_c_does_not_cost_the_stop_line(play: Play, plant: SimPlant
     says(run, ended)
 
 
-def test_a_signal_that_is_ignored_stays_so() -> None:
+def test_an_ignored_signal_stays_ignored() -> None:
     """A run started with nohup survives its terminal."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -204,7 +204,7 @@ def test_a_signal_that_is_ignored_stays_so() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_ctrl_c_while_a_whole_run_is_closed_ends_what_follows(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
+def test_ctrl_c_at_the_end_keeps_the_run_whole(by_hand: ByHand, plant: SimPlant, tmp_path: Path) -> None:
     with on_signals(interrupt, signal.SIGTERM), pytest.raises(KeyboardInterrupt):
         by_hand(open_device(plant), one_by_one(), (signalled(open_meter(plant)),))
     run = open_run(tmp_path / "run")
@@ -270,7 +270,7 @@ def answered(path: Path) -> int:
 
 
 @pytest.mark.parametrize("what", FAILURES)
-def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(tmp_path: Path, what: str) -> None:
+def test_a_failure_has_its_exit_code_and_line(tmp_path: Path, what: str) -> None:
     code, kind, least, texts, says = FAILURES[what]
     path = tmp_path / "run"
     ended = rig(path, *MEASURE, *options(*texts), "--out", str(path))
@@ -291,14 +291,14 @@ def test_a_failure_has_its_exit_code_and_line_and_what_was_recorded_is_reported(
     assert json.loads((path / "derived" / "results.json").read_text())["complete"] is False
 
 
-def test_a_system_without_files_ends_and_names_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_file_handles_names_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ArrowFiles, "check_there", raising(OSError(24, "Too many")))
     ended = rig(tmp_path, *MEASURE, "--out", str(tmp_path / "run"))
     assert ended.code == SetupError.exit_code
     assert "Too many" in ended.err and f"Recorded until then: {tmp_path / 'run'}" in ended.err
 
 
-def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> None:
+def test_a_failure_before_any_reply_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "run"
     rig(path, *MEASURE, *options("fail_at=1", "fail=hang"), "--out", str(path))
     report = rig(path, "report", str(path))
@@ -307,7 +307,7 @@ def test_a_failure_before_the_first_reply_is_readable_too(tmp_path: Path) -> Non
     assert "no span was recorded" in report.out
 
 
-def test_a_meter_that_falls_silent_near_the_end_is_noticed_when_the_run_ends(tmp_path: Path) -> None:
+def test_a_meter_silent_near_the_end_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "run"
     ended = rig(path, *MEASURE, *options("silent_after_s=3"), "--out", str(path))
 
@@ -339,7 +339,7 @@ def stopped(path: Path, number: signal.Signals, *more: str) -> tuple[Outcome, in
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=["ctrl-c", "sigterm", "hang-up"])
-def test_an_interrupted_run_has_its_code_and_line_and_keeps_every_reply(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_run_keeps_every_reply(tmp_path: Path, number: signal.Signals) -> None:
     ended, seen = stopped(tmp_path / "run", number, "--json")
     run = open_run(ended.path)
 
@@ -358,7 +358,7 @@ def test_an_interrupted_run_has_its_code_and_line_and_keeps_every_reply(tmp_path
     assert "INCOMPLETE" in report.out
 
 
-def test_a_killed_run_is_read_to_its_last_whole_batch(tmp_path: Path) -> None:
+def test_a_killed_run_keeps_its_whole_batches(tmp_path: Path) -> None:
     ended, seen = stopped(tmp_path / "run", signal.SIGKILL)
     run = open_run(ended.path)
     report = rig(ended.path, "report", str(ended.path))

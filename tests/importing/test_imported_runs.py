@@ -57,14 +57,14 @@ def small(**more: object) -> ImportedRun:
     return replace(imported, **more)  # type: ignore[arg-type]
 
 
-def test_the_rate_of_a_clock_is_no_better_than_stated(tmp_path: Path) -> None:
+def test_a_clock_rate_has_its_stated_uncertainty(tmp_path: Path) -> None:
     many = tuple(rig.Chunk("core", np.full(10, 2.0)) for _ in range(10))
     recording = open_run(write(small(traces=(ImportedTrace("core", many),)), tmp_path / "run"))
     assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # its example has no idle
-def test_readings_of_every_format_are_where_the_device_worked(name: str, tmp_path: Path) -> None:
+def test_readings_of_every_format_match_the_windows(name: str, tmp_path: Path) -> None:
     """A reading that is stamped at its other end would be outside its window."""
     options = lay_out(CASES[name], tmp_path / "in", None)
     given = [f"{k}={v}" for k, v in options.items()]
@@ -75,7 +75,7 @@ def test_readings_of_every_format_are_where_the_device_worked(name: str, tmp_pat
     assert spans.value == pytest.approx(area.value, rel=2e-3)
 
 
-def test_originals_are_kept_with_their_digests(tmp_path: Path) -> None:
+def test_originals_are_stored_with_digests(tmp_path: Path) -> None:
     source = tmp_path / "in" / "a.csv"
     options = [f"{k}={v}" for k, v in lay_out(CASES["plain-csv"], tmp_path / "in", None).items()]
     (path,) = run_import("plain-csv", source, tmp_path / "run", options)
@@ -106,7 +106,7 @@ def test_several_recordings_are_bound_in_a_session(two: Path, tmp_path: Path) ->
     assert all("peer.energy_per_inference_median_j" in recorder_figures(open_run(p)) for p in paths)
 
 
-def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) -> None:
+def test_one_failed_import_leaves_nothing(two: Path, tmp_path: Path) -> None:
     (two / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
     raised(DataError, run_import, "energyrunner", two, tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in"]
@@ -128,7 +128,7 @@ def test_nothing_is_left_when_one_of_several_fails(two: Path, tmp_path: Path) ->
     {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([0, 10]), np.array([5, 9])),)),)},
     {"traces": (ImportedTrace("core", (rig.Chunk("core", np.ones(2), np.array([5, 5]), np.array([6, 6])),)),)},
 ])  # fmt: skip
-def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
+def test_an_impossible_recording_leaves_nothing(change: dict[str, object], tmp_path: Path) -> None:
     raised(DataError, write, small(**change), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
 
@@ -138,7 +138,7 @@ def test_what_no_run_can_hold_is_refused_and_leaves_nothing(change: dict[str, ob
     ("from drivers.importers.single_trace import *\n@single_trace\ndef own(source): pass", "not a SingleTrace"),
     ("import rig\ndef own(source): rig.Conversion('mW')", r"one of W, A, J, V, not 'mW'.*own\.py, line 2"),
 ])  # fmt: skip
-def test_an_importer_of_ones_own_is_named_as_the_cause(code: str, says: str, tmp_path: Path) -> None:
+def test_a_custom_importer_is_named_as_the_cause(code: str, says: str, tmp_path: Path) -> None:
     (own := tmp_path / "own.py").write_text(code)
     (windows := tmp_path / "windows.csv").write_text("start,end\n1,2\n")
     options = [f"windows={windows}"] if "single" in code else []
@@ -163,7 +163,7 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     {"method": "mlperf-power", "rail": "core", "testing": [2000, 3000]},
     {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
 ])  # fmt: skip
-def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
+def test_an_incomplete_peer_line_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
     raised(DataError, recorder_figures, open_run(write(small(peers=(peer,)), tmp_path / "run")), says="peer line")
 
 
@@ -171,12 +171,12 @@ def test_a_peer_line_that_lacks_what_it_needs_is_refused(peer: dict[str, object]
     {"method": "somebody else's", "rail": "core"},
     {"method": "energyrunner", "rail": "core", "stamps": [5], "inferences": []},
 ])  # fmt: skip
-def test_a_peer_line_of_others_or_without_windows_has_no_figures(peer: dict[str, object], tmp_path: Path) -> None:
+def test_an_unknown_peer_line_has_no_figures(peer: dict[str, object], tmp_path: Path) -> None:
     assert recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run"))) == {}
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_a_mutilated_recording_is_a_typed_error_or_a_run(name: str, tmp_path: Path) -> None:
+def test_a_mutilated_recording_has_a_typed_outcome(name: str, tmp_path: Path) -> None:
     """A few of the tens of thousands of cases of ``benchmarks/fuzz_importers.py``."""
     assert attempt(CASES[name], None, tmp_path / "whole") == "valid runs"
     for seed in range(4):
@@ -217,7 +217,7 @@ IMPORTERS = ("joulescope-csv", "joulescope-jls", "otii", "plain-csv", "ppk2", "s
 
 
 @pytest.mark.parametrize("name", IMPORTERS)
-def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Path) -> None:
+def test_importers_widen_limits_of_short_readings(name: str, tmp_path: Path) -> None:
     """The readings last a millisecond: 0.02 % and 0.01 % of 10 mW or mA."""
     case = cases().get(name)
     if case is None:
@@ -229,14 +229,14 @@ def test_every_importer_adds_the_term_of_short_readings(name: str, tmp_path: Pat
     assert accuracy is not None and accuracy.offset == pytest.approx(3e-6)
 
 
-def test_readings_far_above_the_range_of_a_certificate_state_no_power(tmp_path: Path) -> None:
+def test_readings_above_the_certified_range_give_no_power(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W").replace("0.01", "1e-4", 1))
     _, result = recorded(plain(tmp_path, calibration=str(tmp_path / "c.toml")), tmp_path / "run")
     assert any("end of the meter's range" in r.found for r in result.refusals)
     assert not result.quantities.keys() & {"active_power_w", "energy_per_inference_j"}
 
 
-def test_uneven_readings_are_as_short_as_the_shortest(tmp_path: Path) -> None:
+def test_uneven_readings_count_as_the_shortest(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(CALIBRATION + RANGE.format(unit="W"))
     keep = np.sort(np.random.default_rng(0).choice(len(T_S), len(T_S) // 3, replace=False))
     run = plain(tmp_path, T_S[keep], WATTS[keep], calibration=str(tmp_path / "c.toml"))
@@ -255,14 +255,14 @@ def own_windows(folder: Path, *rows: str) -> str:
 
 
 @pytest.mark.parametrize("row", ["0.6,0.8,inference,5", "0.7,0.75,inference,5", "0.7,1.2,other,5"])
-def test_windows_of_activity_that_overlap_are_refused(tmp_path: Path, row: str) -> None:
+def test_overlapping_activity_windows_are_refused(tmp_path: Path, row: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", "1.4,1.6,inference,5", row)
     with pytest.raises(DataError, match=r"window of .* overlaps the window of inference from 0\.6 s to 0\.8 s"):
         write(plain(tmp_path, windows=given), tmp_path / "run")
 
 
 @pytest.mark.parametrize("phase", ["idel", "Idle", "warm-up"])
-def test_a_phase_that_is_nearly_idle_is_a_slip(tmp_path: Path, phase: str) -> None:
+def test_a_misspelt_idle_phase_is_refused(tmp_path: Path, phase: str) -> None:
     given = own_windows(tmp_path, "0.6,0.8,inference,5", f"1.8,2.2,{phase},")
     e = raised(DataError, plain, tmp_path, says=f"window 2 has the phase '{phase}'", windows=given)
     assert "idle or warmup" in e.remedy
@@ -277,7 +277,7 @@ def test_phases_of_unequal_counts_are_reported(tmp_path: Path) -> None:
 # ---- idle windows ---------------------------------------------------------------------------------------------------
 
 
-def test_idle_over_a_window_of_activity_is_refused_and_both_are_named(tmp_path: Path) -> None:
+def test_idle_over_an_activity_window_is_refused(tmp_path: Path) -> None:
     run = plain(tmp_path, idle="0.1:1.0")
     says = r"idle window from 0\.1 s to 1 s overlaps window 1.* from 0\.6 s to 0\.8 s"
     e = raised(DataError, write, run, tmp_path / "run", says=says)
@@ -289,7 +289,7 @@ def test_idle_that_touches_a_window_is_accepted(tmp_path: Path) -> None:
     check(plain(tmp_path, idle="0.58:0.6,0.8:0.9"), tmp_path / "run")
 
 
-def test_idle_beyond_the_trace_is_cut_with_a_note_or_refused(tmp_path: Path) -> None:
+def test_idle_beyond_the_trace_is_cut_or_refused(tmp_path: Path) -> None:
     notes = said(plain(tmp_path, idle="2.0:3.5"), tmp_path / "cut")
     assert any("idle window from 2 s to 3.5 s was cut to the trace: from 2 s to 2.4 s" in note for note in notes)
     assert max(e.off_ns for e in open_run(tmp_path / "cut").of_type(IdleWindow)) == 2_400_000_000
@@ -331,7 +331,7 @@ def lines(head: str, t: np.ndarray, values: np.ndarray, word: str) -> str:
 
 
 @pytest.mark.parametrize("word", ["nan", "NaN", ""])
-def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> None:
+def test_non_numeric_readings_are_counted(word: str, tmp_path: Path) -> None:
     run = plain(tmp_path, text=lines("t,p", T_S, WATTS, word))
     assert said(run, tmp_path / "run") == [f"Rail p: 3 of {len(T_S)} readings are not numbers; they are left out"]
     figures = evaluate(open_run(tmp_path / "run")).quantities
@@ -339,7 +339,7 @@ def test_readings_that_are_no_number_are_counted(word: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("word", ["9.9E37", "+9.91000000E+37", "inf", "∞"])
-def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word: str, tmp_path: Path) -> None:
+def test_an_overload_is_flagged_and_bounded(word: str, tmp_path: Path) -> None:
     text = lines("t,i", T_S, WATTS / SUPPLY_V * 1e3, word)
     run = plain(tmp_path, text=text, power=None, current="i:mA", supply_v=SUPPLY_V)
     (note,) = said(run, tmp_path / "run")
@@ -352,14 +352,14 @@ def test_an_overload_is_flagged_and_at_least_the_largest_reading_before_it(word:
 
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end"])
-def test_each_place_without_a_reading_is_counted_whatever_part_is_stamped(stamp: str, tmp_path: Path) -> None:
+def test_gaps_are_counted_for_any_stamp_position(stamp: str, tmp_path: Path) -> None:
     keep = np.random.default_rng(0).random(len(T_S)) > 0.3
     lost = int(np.count_nonzero(np.diff(np.flatnonzero(keep)) > 1))
     (note, *_) = said(plain(tmp_path, T_S[keep], WATTS[keep], stamp=stamp), tmp_path / "run")
     assert f"{lost} gaps longer than 1.5 periods of 0.0005 s" in note
 
 
-def test_lines_that_end_before_their_reading_are_counted(tmp_path: Path) -> None:
+def test_truncated_lines_are_counted(tmp_path: Path) -> None:
     rows = ["t,p,note", *(f"{a!r},{w!r},x" for a, w in zip(T_S.tolist(), WATTS.tolist(), strict=True))]
     rows[10], rows[20] = rows[10].removesuffix(",x"), rows[20].split(",")[0]
     run = plain(tmp_path, text="\n".join(["made by hand", *rows]))
@@ -375,7 +375,7 @@ def test_windows_beyond_the_trace_are_counted(tmp_path: Path) -> None:
     assert note == "Rail p: 1 of 2 windows lie outside the trace, in part or wholly"
 
 
-def test_amperes_that_are_no_number_stay_so_times_volts(tmp_path: Path) -> None:
+def test_missing_amperes_stay_missing_in_watts(tmp_path: Path) -> None:
     amps = WATTS / SUPPLY_V
     amps[1300] = np.nan
     columns = (T_S, amps, 0.0 * T_S + SUPPLY_V)
@@ -404,7 +404,7 @@ OPTIONS = {e.name: set(values_of(load("importers", e.name), {})) for e in entry_
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.name}")
-def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: Capture) -> None:
+def test_remedies_name_existing_options(path: Path, capsys: Capture) -> None:
     own = [names for name, names in OPTIONS.items() if name.replace("-", "_") in (path.stem, path.parent.name)]
     known = own[0] if own else set().union(*OPTIONS.values())
     nodes = ast.walk(ast.parse(path.read_text()))
@@ -422,7 +422,7 @@ def test_remedies_name_options_and_arguments_that_exist(path: Path, capsys: Capt
     (["idle=0:0.001"], "--option idle=START:END"),
     (["idle=0:0.9", "sync_s=0.8"], "a smaller sync_s"),
 ])  # fmt: skip
-def test_a_report_of_an_import_names_no_option_of_a_measurement(asked: list[str], advice: str, tmp_path: Path) -> None:
+def test_a_report_of_an_import_names_import_options(asked: list[str], advice: str, tmp_path: Path) -> None:
     rows = "".join(f"{k * 0.01},{2.0 if 100 <= k < 200 else 1.0}\n" for k in range(300))
     (tmp_path / "trace.csv").write_text(f"t,p\n{rows}")
     (tmp_path / "windows.csv").write_text("start,end\n1.0,2.0\n")

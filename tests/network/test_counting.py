@@ -41,7 +41,7 @@ def test_a_linear_connection_counts_every_effective_product(seed: int, delay: in
     seed=st.integers(0, 2**32 - 1), stride=st.integers(1, 3), padding=st.integers(0, 2), dilation=st.integers(1, 2),
     groups=st.integers(1, 2), dims=st.integers(1, 2),
 )  # fmt: skip
-def test_a_convolution_counts_as_the_linear_connection_that_it_is(
+def test_a_convolution_counts_like_its_unrolled_matrix(
     seed: int, stride: int, padding: int, dilation: int, groups: int, dims: int
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -81,7 +81,7 @@ def test_cells_have_the_counts_of_the_published_examples(gates: int, theirs: int
     assert sum(int(c["acs"].sum()) for c in counted) == theirs - (3 * 5 if gates > 1 else 0)
 
 
-def test_the_counts_of_a_network_fit_its_description() -> None:
+def test_counts_fit_the_network_description() -> None:
     rng = np.random.default_rng(1)
     parts = [linear("a", "input", "hidden", sparse(rng, (6, 8))), linear("r", "hidden", "hidden", np.eye(8), 1)]
     network = NetworkInfo((Layer("hidden", 8),), tuple(p.connection for p in parts), ())

@@ -1,4 +1,4 @@
-"""Hostile files: the hashed bytes are those that are used, and what is too large, too deep or no file is refused."""
+"""Hostile files: only the hashed bytes are used; too large or too deeply nested files, links and pipes are refused."""
 
 import json
 import math
@@ -64,7 +64,7 @@ def soon(most_mb: float = math.inf) -> Iterator[None]:
 # ---- one reading ---------------------------------------------------------------------------
 
 
-def test_a_trace_that_is_exchanged_after_it_was_hashed_is_not_used(run: Path) -> None:
+def test_a_trace_replaced_after_hashing_is_not_used(run: Path) -> None:
     true = np.asarray(open_run(run).traces["core"].value)
     opened = open_run(run, at_once=0)
     (run / "other").write_bytes(halved(run))
@@ -75,7 +75,7 @@ def test_a_trace_that_is_exchanged_after_it_was_hashed_is_not_used(run: Path) ->
 
 
 @pytest.mark.parametrize("how", ["written", "shorter", "longer"])
-def test_a_trace_that_is_changed_in_place_after_it_was_hashed_is_refused(run: Path, how: str) -> None:
+def test_a_trace_changed_in_place_after_hashing_is_refused(run: Path, how: str) -> None:
     file, path = Opened(Folder.at(run), "traces/core.arrows", in_memory=0), run / "traces/core.arrows"
     assert len(file.read(0, 100)) == 100
     if how == "written":
@@ -87,7 +87,7 @@ def test_a_trace_that_is_changed_in_place_after_it_was_hashed_is_refused(run: Pa
     raised(IntegrityError, file.read, 0, 100, says="changed while it was read")
 
 
-def test_a_payload_that_is_exchanged_after_it_was_hashed_is_refused(run: Path) -> None:
+def test_a_payload_replaced_after_hashing_is_refused(run: Path) -> None:
     payloads = run / "artifacts" / "payloads"
     payloads.mkdir(parents=True)
     np.save(payloads / "s0.npy", np.arange(4))
@@ -97,7 +97,7 @@ def test_a_payload_that_is_exchanged_after_it_was_hashed_is_refused(run: Path) -
     raised(IntegrityError, opened.payload, "s0", says=r"s0\.npy differs")
 
 
-def test_a_run_that_is_exchanged_after_its_session_was_verified_is_refused(run: Path, tmp_path: Path) -> None:
+def test_a_run_replaced_after_verification_is_refused(run: Path, tmp_path: Path) -> None:
     session = tmp_path / "session"
     for name in ("first", "other"):
         shutil.copytree(run, session / name)
@@ -109,7 +109,7 @@ def test_a_run_that_is_exchanged_after_its_session_was_verified_is_refused(run: 
     raised(IntegrityError, list, parts_of(session, opened), says=r"is not the one whose hash is in session\.json")
 
 
-def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsewhere(run: Path, tmp_path: Path) -> None:
+def test_a_report_follows_no_link_made_meanwhile(run: Path, tmp_path: Path) -> None:
     opened = open_run(run)
     derived, elsewhere = opened.folder.sub("derived", make=True), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -120,7 +120,7 @@ def test_a_folder_that_becomes_a_link_while_a_report_is_made_takes_nothing_elsew
     assert (run / "moved" / "results.json").is_file()
 
 
-def test_without_descriptors_no_link_is_followed_either(run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_no_link_is_followed_without_descriptors(run: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.recording.disk.files.BY_DESCRIPTOR", False)
     assert report(run).result is not None
     for name, elsewhere in (("derived", tmp_path / "elsewhere"), ("traces", tmp_path / "traces")):
@@ -135,14 +135,14 @@ def test_without_descriptors_no_link_is_followed_either(run: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_small_file_that_would_become_large_is_refused_at_once(run: Path, name: str) -> None:
+def test_a_small_file_that_expands_is_refused_at_once(run: Path, name: str) -> None:
     REFUSED[name](run)
     with soon(GROWN_MB), pytest.raises(StoreError, match=r"unpacks to|has a column"):
         open_run(run)
 
 
 @pytest.mark.parametrize("name", ["replies.arrows", "traces/core.arrows"])
-def test_empty_batches_cost_little_and_very_many_are_refused(run: Path, name: str) -> None:
+def test_too_many_empty_batches_are_refused(run: Path, name: str) -> None:
     rows = read(run / name).num_rows
     empty_batches(run, name, 5_000)
     with soon():
@@ -154,7 +154,7 @@ def test_empty_batches_cost_little_and_very_many_are_refused(run: Path, name: st
         open_run(run)
 
 
-def test_a_batch_that_states_more_rows_than_it_holds_is_left_out_and_named(run: Path) -> None:
+def test_a_batch_with_too_many_stated_rows_is_left_out(run: Path) -> None:
     file = run / "traces/core.arrows"
     (batch,) = read(file).combine_chunks().to_batches()
     put(run, "traces/core.arrows", [batch])
@@ -173,7 +173,7 @@ def test_a_compressed_file_is_refused_by_name(run: Path, name: str, codec: str) 
 
 
 @pytest.mark.parametrize("read_it", [read_windows, lambda path: find(path, all_of(["time"]))])
-def test_a_table_of_one_endless_line_is_refused_and_not_held(tmp_path: Path, read_it: Callable[[Path], object]) -> None:
+def test_a_table_of_one_endless_line_is_refused(tmp_path: Path, read_it: Callable[[Path], object]) -> None:
     table = tmp_path / "table.csv"
     with table.open("wb") as file:
         file.write(b"start,end\n")
@@ -183,7 +183,7 @@ def test_a_table_of_one_endless_line_is_refused_and_not_held(tmp_path: Path, rea
         read_it(table)
 
 
-def test_ten_thousand_short_idle_windows_cost_little_and_one_note(tmp_path: Path) -> None:
+def test_many_short_idle_windows_make_one_note(tmp_path: Path) -> None:
     def share(events: list[dict[str, Any]], _: object) -> None:
         pairs = np.linspace(events[1]["on_ns"], events[1]["off_ns"], 20_000).astype(int).reshape(-1, 2).tolist()
         events[1:2] = [events[1] | {"on_ns": on, "off_ns": off} for on, off in pairs]
@@ -209,7 +209,7 @@ def without_chain(line: dict[str, Any]) -> bytes:
 
 
 @pytest.mark.parametrize("what", TWICE)
-def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: Capture) -> None:
+def test_report_and_audit_refuse_invalid_json(run: Path, what: str, capsys: Capture) -> None:
     number, old, new = TWICE[what]
     lines = [without_chain(line) for line in lines_of(run)]
     assert old in lines[number]
@@ -221,13 +221,13 @@ def test_report_and_audit_refuse_the_same_json(run: Path, what: str, capsys: Cap
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_report_and_audit_refuse_a_session_of_which_no_run_has_ended(tmp_path: Path) -> None:
+def test_a_session_without_an_ended_run_is_refused(tmp_path: Path) -> None:
     bind(tmp_path, [], seal=False)
     for command in ("report", "audit"):
         assert main([command, str(tmp_path)]) == StoreError.exit_code, command
 
 
-def test_an_audit_follows_no_link_in_the_folder_that_it_writes_to(run: Path, tmp_path: Path) -> None:
+def test_an_audit_follows_no_link_in_its_output_folder(run: Path, tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("mine")
     (run / "derived").mkdir(exist_ok=True)
@@ -254,7 +254,7 @@ def test_a_start_line_out_of_bounds_is_refused_at_once(run: Path, field: str, va
         open_run(run)
 
 
-def test_a_line_of_another_type_is_bounded_too(run: Path) -> None:
+def test_lines_of_other_types_are_bounded(run: Path) -> None:
     altered(run, lambda lines: lines.insert(1, {"type": "mine", "deep": nested(100)}))
     raised(StoreError, open_run, run, says="is nested")
 
@@ -264,7 +264,7 @@ def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
     assert open_run(run).start.as_recorded["anything"].startswith("[[{")
 
 
-def test_long_lines_and_files_are_refused_before_they_are_decoded(run: Path, monkeypatch: Patch) -> None:
+def test_long_lines_are_refused_before_decoding(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(size_limits, "LINE_BYTES", 50)
     raised(StoreError, open_run, run, says="longer than 50 bytes")
 
@@ -278,14 +278,14 @@ def test_line_ends_that_git_converted_are_named(run: Path, tmp_path: Path, read_
     raised(IntegrityError, read_it, place, says="line ends were converted")
 
 
-def test_a_file_of_events_that_is_a_hole_is_not_read(run: Path) -> None:
+def test_a_sparse_events_file_is_not_read(run: Path) -> None:
     os.truncate(run / "events.jsonl", 1 << 40)
     for place in (run, Folder.at(run)):
         raised(StoreError, open_run, place, says=f"cannot read {run}: .*larger than")
 
 
 @pytest.mark.skipif(not hasattr(os.stat_result, "st_blocks"), reason="no sparse files here")
-def test_a_listed_file_that_is_a_hole_is_not_hashed(run: Path) -> None:
+def test_a_sparse_listed_file_is_not_hashed(run: Path) -> None:
     (run / "artifacts").mkdir(exist_ok=True)
     (run / "artifacts" / "hole").write_bytes(b"")
     hash_again(run)
@@ -296,7 +296,7 @@ def test_a_listed_file_that_is_a_hole_is_not_hashed(run: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 @pytest.mark.parametrize("name", ["events.jsonl", "events.jsonl.sha256", "samples.arrows", "traces/core.arrows"])
-def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, name: str) -> None:
+def test_a_pipe_instead_of_a_file_is_refused(run: Path, name: str) -> None:
     (run / name).unlink()
     os.mkfifo(run / name)
     raised(StoreError, open_run, run)
@@ -307,7 +307,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run: Path, 
     "events.jsonl", "events.jsonl.sha256", "samples.arrows", "activity.arrows", "traces", "traces/core.arrows",
     "traces/a.arrows",
 ])  # fmt: skip
-def test_a_link_in_place_of_a_file_or_folder_is_refused_wherever_it_leads(run: Path, name: str, target: str) -> None:
+def test_a_link_instead_of_a_file_is_refused(run: Path, name: str, target: str) -> None:
     if (run / name).exists():
         (run / name).rename(run / "elsewhere")
     (run / name).symlink_to(run / target)
@@ -315,13 +315,13 @@ def test_a_link_in_place_of_a_file_or_folder_is_refused_wherever_it_leads(run: P
         raised(StoreError, reader, run, says="is a link")
 
 
-def test_a_pipe_is_no_settings_file(tmp_path: Path) -> None:
+def test_a_settings_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         raised(OSError, read_bounded, path, says="regular file")
 
 
-def test_a_column_whose_name_is_no_text_is_refused(run: Path) -> None:
+def test_a_non_text_column_name_is_refused(run: Path) -> None:
     file = run / "samples.arrows"
     file.write_bytes(file.read_bytes().replace(b"payload_sha256", b"payload\xffsha256"))
     hash_again(run)

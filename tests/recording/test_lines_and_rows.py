@@ -36,7 +36,7 @@ from tests.support.run_by_hand import SAMPLES, Document, start_line, table, writ
 from tests.support.start_lines import LEAST, start
 
 
-def test_what_is_refused_names_line_field_and_value() -> None:
+def test_a_refusal_names_line_field_and_value() -> None:
     line = json.dumps({"seq": 4, "prev": "", "type": "idle", "on_ns": 1.5, "off_ns": 2}).encode()
     caught = raised(StoreError, decode, line, "idle", 4)
     assert caught.field == "on_ns"
@@ -44,14 +44,14 @@ def test_what_is_refused_names_line_field_and_value() -> None:
     assert "1.5" in caught.message
 
 
-def test_lines_of_other_types_and_other_fields_are_passed_over(tmp_path: Path) -> None:
+def test_unknown_line_types_and_fields_are_ignored(tmp_path: Path) -> None:
     idle = {"type": "idle", "on_ns": 1, "off_ns": 2, "colour": "blue"}
     run = open_run(write(tmp_path / "run", [start_line(), {"type": "door", "open": True}, idle], {}))
     assert run.events == (IdleWindow(on_ns=1, off_ns=2),)
     assert len(run.lines) == 4
 
 
-def test_what_older_recordings_hold_in_details_or_as_null_is_found_in_its_field() -> None:
+def test_fields_of_older_recordings_move_to_their_new_places() -> None:
     device = {"details": {"schedule_depends_on_budget": False, "solver": "tabu", "colour": "blue"}}
     workload = {"details": {"targets": {"best": {"p1": -3}}, "notes": ["a note"], "nodes": 20}}
     found = start_of(LEAST | {"device": device, "workload": workload, "scenario": {"amortise_s": None}})
@@ -61,12 +61,12 @@ def test_what_older_recordings_hold_in_details_or_as_null_is_found_in_its_field(
     assert (found.workload.nodes, found.scenario.amortise_s) == (20, None)
 
 
-def test_details_with_another_meaning_of_a_name_stay_where_they_are() -> None:
+def test_details_with_another_meaning_are_not_moved() -> None:
     found = start_of(LEAST | {"workload": {"details": {"nodes": "many", "notes": "one"}}})
     assert (found.workload.nodes, found.workload.notes) == (None, [])
 
 
-def test_results_show_scenario_and_workload_as_they_were_recorded(tmp_path: Path) -> None:
+def test_results_show_scenario_and_workload_as_recorded(tmp_path: Path) -> None:
     workload = {"name": "mine", "details": {"nodes": 3}, "colour": "blue"}
     run = open_run(write(tmp_path / "run", [start_line(workload=workload)], {}))
     assert run.start.played == {"scenario": {"name": "by hand"}, "workload": workload}
@@ -76,13 +76,13 @@ def test_results_show_scenario_and_workload_as_they_were_recorded(tmp_path: Path
     ("--out=/srv/data/run", "--out=run"), ("model=/home/alice/nets/m.net", "model=~/nets/m.net"),
     ("port=/dev/ttyACM0", "port=/dev/ttyACM0"), ("host=ada@board.lab", "host=left out"), ("runs/here", "runs/here"),
 ])  # fmt: skip
-def test_a_command_line_says_nothing_of_who_and_where(word: str, left: str) -> None:
+def test_a_command_line_is_recorded_without_places(word: str, left: str) -> None:
     assert without_place(word) == left
     assert without_places(["/opt/env/bin/rig", word]) == ["rig", left]
 
 
 @pytest.mark.parametrize("host", ["board", 'the "old" board', "lab\\"])
-def test_a_line_says_nothing_of_homes_and_hosts(host: str) -> None:
+def test_a_line_is_stripped_of_identity(host: str) -> None:
     line = json.dumps({"message": "cannot open /home/alice/x: no", "host": host}, separators=(",", ":"))
     assert json.loads(without_identity(line)) == {"message": "cannot open ~/x: no", "host": "left out"}
 
@@ -96,7 +96,7 @@ def test_identity_is_recorded_only_when_asked_for(tmp_path: Path, keep: bool) ->
     assert read.device.details["file"] == ("/home/alice/x" if keep else "~/x")
 
 
-def test_an_interruption_between_a_line_and_its_count_breaks_no_chain(tmp_path: Path) -> None:
+def test_an_interruption_while_writing_breaks_no_chain(tmp_path: Path) -> None:
     """Otherwise the next line holds the hash of the line before the interrupted one."""
 
     class Interrupting:
@@ -178,7 +178,7 @@ HOSTILE: dict[str, tuple[Callable[[], Document], str]] = {
 
 
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_description_out_of_bounds_is_refused_by_line_and_field(what: str) -> None:
+def test_an_invalid_network_description_is_refused_by_line(what: str) -> None:
     document, said = HOSTILE[what]
     with pytest.raises(StoreError, match=said) as caught:
         decode(json.dumps({"seq": 4, "prev": "", **document()}).encode(), "network", 4)
@@ -208,7 +208,7 @@ def test_each_sample_has_at_most_one_network(tmp_path: Path, lines: list[Documen
     assert f"line {number} of events.jsonl" in caught.message
 
 
-def test_a_crashed_run_may_have_lost_the_sample_but_not_described_it_twice(tmp_path: Path) -> None:
+def test_a_crashed_run_may_lack_a_described_sample(tmp_path: Path) -> None:
     (tmp_path / "twice").mkdir()
     assert open_run(recorded(tmp_path, network(), ended=False)).networks() == {"a": NETWORK}
     with pytest.raises(StoreError, match="has one already"):
@@ -244,7 +244,7 @@ def test_a_network_is_recorded_once(tmp_path: Path) -> None:
     (["a network"], "object"),
     ([NETWORK, OTHER], "another network than before"),
 ])  # fmt: skip
-def test_a_network_that_no_reader_takes_ends_the_run(tmp_path: Path, networks: list[Any], said: str) -> None:
+def test_an_unreadable_network_ends_the_run(tmp_path: Path, networks: list[Any], said: str) -> None:
     caught = raised(DeviceError, answered, tmp_path, *networks, says=said)
     assert caught.field == "network"
     assert len(open_run(tmp_path / "run").networks()) == len(networks) - 1
@@ -289,7 +289,7 @@ def replies(draw: st.DrawFn) -> tuple[Reply, int | None, int, int, bool]:
 
 
 @given(asked=st.lists(replies(), max_size=12), at=st.lists(st.integers(0, 12)))
-def test_whatever_was_answered_is_read_back_equal_and_in_order(
+def test_answers_are_read_back_equal_and_in_order(
     asked: Sequence[tuple[Reply, int | None, int, int, bool]], at: Sequence[int]
 ) -> None:
     def write(recorder: Recorder) -> None:
@@ -311,7 +311,7 @@ def test_whatever_was_answered_is_read_back_equal_and_in_order(
 
 
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: {"label": x}, lambda x: [x]])
-def test_outputs_that_are_equal_in_python_and_not_in_json_stay_apart(wrap: Callable[[Any], Any]) -> None:
+def test_outputs_that_differ_in_json_stay_distinct(wrap: Callable[[Any], Any]) -> None:
     said = [True, 1, 1.0, False, 0, 0.0, "1", "true", None, "", np.float64(1.0), np.int32(1)]
 
     def write(recorder: Recorder) -> None:
@@ -324,7 +324,7 @@ def test_outputs_that_are_equal_in_python_and_not_in_json_stay_apart(wrap: Calla
 
 
 @pytest.mark.parametrize("shape", [1, 0, 3])
-def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
+def test_rows_beyond_the_buffer_are_kept(shape: int) -> None:
     n = (2 * ROWS + 7) // max(shape, 1) + 1
     one = tuple(Span("inference", k, k + 1) for k in range(shape))
 
@@ -339,7 +339,7 @@ def test_more_rows_than_the_buffer_holds_are_all_kept(shape: int) -> None:
     assert table["output"].to_pylist()[:: max(shape, 1)] == [str(k % 3) for k in range(n)]
 
 
-def test_answers_that_come_while_others_are_written_step_by_step_are_all_kept() -> None:
+def test_answers_during_stepwise_writing_are_kept() -> None:
     """Each answer is a new text, so known texts are forgotten after a while."""
     n = 3 * ROWS
 
@@ -355,7 +355,7 @@ def test_answers_that_come_while_others_are_written_step_by_step_are_all_kept() 
     assert [json.loads(text)["p"] for text in table["output"].to_pylist()] == list(range(n))
 
 
-def test_a_flush_finishes_what_was_begun_step_by_step(tmp_path: Path) -> None:
+def test_a_flush_finishes_a_stepwise_write(tmp_path: Path) -> None:
     with Recorder(tmp_path / "run") as recorder:
         for k in range(PART_ROWS + 1):
             answer(recorder, k, None)
@@ -364,7 +364,7 @@ def test_a_flush_finishes_what_was_begun_step_by_step(tmp_path: Path) -> None:
         assert recorder.waiting == 0.0 and not recorder.write_some(True)
 
 
-def test_what_was_never_answered_fills_the_buffer_too() -> None:
+def test_unanswered_samples_fill_the_buffer() -> None:
     def write(recorder: Recorder) -> None:
         for k in range(ROWS + 5):
             recorder.unanswered(k, "s", k, None)
@@ -388,7 +388,7 @@ def test_memory_does_not_grow_with_the_queries() -> None:
     assert max(peaks[3:]) < 1.1 * max(peaks[:3])
 
 
-def test_the_file_grows_with_the_queries_and_not_with_their_square(tmp_path: Path) -> None:
+def test_the_file_grows_linearly_with_queries(tmp_path: Path) -> None:
     """Each of 300 different answers is written alone, as from a device slower than the writer."""
     sizes = []
     for n in (100, 300):
@@ -410,7 +410,7 @@ def test_an_output_that_json_cannot_hold_costs_only_its_row(output: Any) -> None
     assert written(write).replies["issue"].to_pylist() == [0, 2]
 
 
-def test_a_batch_goes_to_its_file_in_one_write(tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_batch_is_written_in_one_call(tmp_path: Path, monkeypatch: Any) -> None:
     written, write = list[str](), Whole.write
 
     def counted(file: Whole, data: Any) -> int:

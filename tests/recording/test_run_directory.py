@@ -75,7 +75,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ["start", "event", "stop", "submission"])
-def test_the_schemas_are_those_of_the_structs(name: str) -> None:
+def test_stored_schemas_match_structs(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text() == text_of(schemas()[name]), "run python -m tests.support.schema"
 
 
@@ -89,7 +89,7 @@ def test_results_fit_their_schema(engine_run: Path) -> None:
     schema("results").validate(json.loads(json.dumps(rig.evaluate(rig.open_run(engine_run)).to_json())))
 
 
-def test_other_fields_are_allowed(engine_run: Path) -> None:
+def test_extra_fields_are_allowed(engine_run: Path) -> None:
     start = lines(engine_run)[0]
     start["colour"] = start["device"]["colour"] = start["clocks"][0]["crystal"] = "blue"
     schema("start").validate(start)
@@ -98,11 +98,11 @@ def test_other_fields_are_allowed(engine_run: Path) -> None:
 # ---- the example --------------------------------------------------------------------------
 
 
-def test_the_example_imports_nothing_of_ours() -> None:
+def test_the_example_imports_no_rig() -> None:
     assert not re.search(r"^\s*(from|import) (rig|fixtures|drivers|scenarios|reports)\b", EXAMPLE.read_text(), re.M)
 
 
-def test_report_finds_the_figures_of_the_example(example: tuple[Path, dict[str, float]], capsys: Capture) -> None:
+def test_a_report_of_the_example_is_right(example: tuple[Path, dict[str, float]], capsys: Capture) -> None:
     path, true = example
     assert main(["report", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["results"]["quantities"]
@@ -127,7 +127,7 @@ def test_the_same_contents_by_another_writer_give_equal_figures(engine_run: Path
         assert [other.value, other.half_width()] == pytest.approx([q.value, q.half_width()], rel=1e-9, abs=0), name
 
 
-def test_column_order_narrow_types_and_other_columns_do_not_matter(engine_run: Path, tmp_path: Path) -> None:
+def test_column_order_and_extra_columns_do_not_matter(engine_run: Path, tmp_path: Path) -> None:
     import pyarrow as pa
 
     events, tables = read_plainly(engine_run)
@@ -149,7 +149,7 @@ def holds(path: Path, plant: SimPlant, count: int, widest: float = 1.0) -> dict[
     return {name: bool(low <= true[name] <= high) for name, (low, high) in ends.items()}
 
 
-def test_a_plant_watched_by_hand_is_found_within_the_stated_intervals(tmp_path: Path) -> None:
+def test_figures_of_a_hand_written_run_hold_the_truth(tmp_path: Path) -> None:
     held = [holds(tmp_path / str(seed), *observed(tmp_path / str(seed), seed), 0.05) for seed in range(8)]
     # of 8 intervals at 95 %, fewer than 6 hold by chance once in 170 times
     assert {name: n for name in FIGURES if (n := sum(one[name] for one in held)) < 6} == {}
@@ -184,7 +184,7 @@ def test_tables_hold_the_documented_columns(engine_run: Path) -> None:
     assert run.replies.num_rows == 40
 
 
-def test_a_later_calibration_changes_the_figures_and_not_the_recording(engine_run: Path) -> None:
+def test_a_later_calibration_changes_only_the_figures(engine_run: Path) -> None:
     run = rig.open_run(engine_run)
     core = run.traces["core"]
     found = []
@@ -205,14 +205,14 @@ def folder(tmp_path: Path) -> Path:
     return bound(tmp_path, PURPOSES)
 
 
-def test_a_session_is_its_runs_in_order_wherever_it_is(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_session_is_independent_of_its_location(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "session"
     for place in (folder, elsewhere):
         folder.rename(place)
         assert runs_in(place) == [(place / name, name) for name in ("performance", "power")]
 
 
-def test_a_path_of_a_run_leads_to_this_run_alone(folder: Path) -> None:
+def test_the_path_of_a_run_opens_only_the_run(folder: Path) -> None:
     assert runs_in(folder / "power") == [(folder / "power", "")]
 
 
@@ -236,13 +236,13 @@ def exchanged(folder: Path) -> None:
 @pytest.mark.parametrize(("change", "what"), [
     (altered, "not the run"), (exchanged, "not the run"), (lambda folder: shutil.rmtree(folder / "power"), "missing")
 ])  # fmt: skip
-def test_an_altered_replaced_or_removed_run_is_told(folder: Path, change: Callable[[Path], None], what: str) -> None:
+def test_an_altered_or_removed_run_is_reported(folder: Path, change: Callable[[Path], None], what: str) -> None:
     change(folder)
     raised(IntegrityError, runs_in, folder, says=f"power is {what}")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"runs": [{"path": "power"}]}', '{"runs": [1]}'])
-def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
+def test_an_unreadable_session_is_refused(folder: Path, text: str) -> None:
     (folder / FILE).write_text(text)
     raised(StoreError, runs_in, folder, says="cannot be read")
 
@@ -252,7 +252,7 @@ def test_a_session_that_cannot_be_read_says_so(folder: Path, text: str) -> None:
     ("created_utc", None), ("created_utc", "yesterday"), ("repeated", ["../../x"]),
     ("repeated", ["broken/../x"]), ("repeated", "broken/power.1"), ("tried", 1),
 ])  # fmt: skip
-def test_a_field_of_another_type_or_schema_is_refused_by_name(folder: Path, field: str, value: object) -> None:
+def test_a_field_of_a_wrong_type_is_refused_by_name(folder: Path, field: str, value: object) -> None:
     bind_again(folder, lambda document: document.update({field: value}))
     raised(StoreError, runs_in, folder, says=field)
 

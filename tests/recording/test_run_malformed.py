@@ -36,7 +36,7 @@ def test_missing_start_fields_are_named(tmp_path: Path, fields: list[str]) -> No
 
 
 @pytest.mark.parametrize("option", ["to_gap", "latency_bound_s", "deadline_s", "stride_s"])
-def test_an_option_that_is_no_number_is_named(tmp_path: Path, option: str) -> None:
+def test_a_non_numeric_option_is_named(tmp_path: Path, option: str) -> None:
     scenario = {"name": "single-stream", "options": {option: "wide"}}
     played = open_run(minimal(tmp_path / "run", scenario=scenario)).start.scenario
     with pytest.raises(DataError, match=f"option {option} is 'wide', not a number"):
@@ -51,11 +51,11 @@ OUT_OF_BOUNDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("field", OUT_OF_BOUNDS)
-def test_a_start_line_with_a_number_that_means_nothing_is_refused_by_its_field(field: str, tmp_path: Path) -> None:
+def test_an_impossible_number_in_a_start_line_is_refused(field: str, tmp_path: Path) -> None:
     raised(StoreError, open_run, minimal(tmp_path / "run", **OUT_OF_BOUNDS[field]), says=field)
 
 
-def test_another_version_of_the_format_is_named(tmp_path: Path) -> None:
+def test_an_unknown_format_version_is_named(tmp_path: Path) -> None:
     raised(StoreError, open_run, minimal(tmp_path / "run", schema="neurorig-run/9"), says="neurorig-run/9")
     caught = raised(StoreError, open_run, minimal(tmp_path / "other", schema="x" * 10_000))
     assert len(caught.message) < 1000
@@ -91,7 +91,7 @@ BAD_TRACES: dict[str, Callable[[], pa.Table]] = {
 
 @pytest.mark.parametrize("what", BAD_TRACES)
 @pytest.mark.parametrize("at_once", [0, 1 << 20])
-def test_a_trace_that_does_not_say_what_it_is_is_refused(tmp_path: Path, what: str, at_once: int) -> None:
+def test_a_trace_without_a_valid_description_is_refused(tmp_path: Path, what: str, at_once: int) -> None:
     path = minimal(tmp_path / "run", tables={"traces/core.arrows": BAD_TRACES[what]()})
     raised(StoreError, open_run, path, says=r"core\.arrows", at_once=at_once)
 
@@ -123,7 +123,7 @@ def test_time_that_runs_backwards_is_a_data_error(tmp_path: Path, what: str) -> 
 
 
 @pytest.mark.parametrize("spoil", [{"on_tick": 2**61, "off_tick": 5}, {"off_tick": 2**62}, {"executions": 0}], ids=str)
-def test_a_span_that_cannot_be_costs_itself(recording: Path, tmp_path: Path, spoil: dict[str, int]) -> None:
+def test_an_impossible_span_is_left_out(recording: Path, tmp_path: Path, spoil: dict[str, int]) -> None:
     events, tables = read_plainly(recording)
     rows = tables["replies.arrows"].to_pylist()
     rows[3] |= spoil
@@ -140,7 +140,7 @@ SPOILT = {"too large": ("value", 1e308), "late": ("start_tick", 2**61), "early":
 
 
 @pytest.mark.parametrize("what", SPOILT)
-def test_a_reading_that_cannot_be_costs_itself(recording: Path, tmp_path: Path, what: str) -> None:
+def test_an_impossible_reading_is_left_out(recording: Path, tmp_path: Path, what: str) -> None:
     events, tables = read_plainly(recording)
     table = tables["traces/core.arrows"]
     column, value = SPOILT[what]
@@ -155,7 +155,7 @@ def test_a_reading_that_cannot_be_costs_itself(recording: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("rate_hz", [1.0, 1e6])
-def test_a_rate_that_the_ticks_contradict_is_a_data_error(recording: Path, tmp_path: Path, rate_hz: float) -> None:
+def test_a_rate_contradicted_by_ticks_is_a_data_error(recording: Path, tmp_path: Path, rate_hz: float) -> None:
     events, tables = read_plainly(recording)
     columns = {name: tables["traces/core.arrows"][name] for name in ("value", "start_tick", "end_tick")}
     tables["traces/core.arrows"] = trace({"name": "core", "rate_hz": rate_hz}, columns)
@@ -200,7 +200,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @given(data=st.data(), other=ANYTHING)
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
-def test_no_malformed_line_makes_anything_but_a_rig_error(
+def test_a_malformed_line_raises_only_rig_errors(
     recording: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, other: Any
 ) -> None:
     copy = tmp_path_factory.getbasetemp() / "malformed"
@@ -250,13 +250,13 @@ RAILS = [
 
 
 @pytest.mark.parametrize("rail", RAILS, ids=lambda rail: next(iter(rail)))
-def test_a_rail_that_a_meter_describes_otherwise_is_refused(described: Path, tmp_path: Path, rail: Json) -> None:
+def test_a_rail_described_in_two_ways_is_refused(described: Path, tmp_path: Path, rail: Json) -> None:
     says = f"{next(iter(rail))} of rail .* in its trace, and .* in the start line"
     with pytest.raises(DataError, match=says):
         open_run(changed(described, tmp_path, lambda start: start["meters"][0]["rails"][0].update(rail)))
 
 
-def test_where_limits_come_from_may_be_said_otherwise(described: Path, tmp_path: Path) -> None:
+def test_the_source_of_limits_may_differ(described: Path, tmp_path: Path) -> None:
     """In earlier recordings, start lines left home directories out, and traces did not."""
 
     def elsewhere(start: Json) -> None:
@@ -275,7 +275,7 @@ def test_where_limits_come_from_may_be_said_otherwise(described: Path, tmp_path:
     assert open_run(rewritten(described, tmp_path / "changed", here)).traces
 
 
-def test_a_clock_of_the_device_at_another_rate_than_in_the_list_is_refused(described: Path, tmp_path: Path) -> None:
+def test_a_device_clock_with_two_rates_is_refused(described: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"of the device has .* ticks a second, and .* in the list of clocks"):
         open_run(changed(described, tmp_path, lambda start: start["device"]["clock"].update(tick_hz=1.0)))
 
@@ -312,7 +312,7 @@ def test_any_altered_byte_is_refused(recording: Path, name: str, at: float, flip
 
 
 @pytest.mark.parametrize("line", [0, 1, -2, -1])
-def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line: int) -> None:
+def test_an_altered_byte_of_a_line_is_refused(recording: Path, line: int) -> None:
     lines = (recording / "events.jsonl").read_bytes().splitlines(keepends=True)
     lines[line] = lines[line].replace(b"1", b"2", 1)
     with with_content(recording / "events.jsonl", b"".join(lines)), pytest.raises(IntegrityError):
@@ -320,7 +320,7 @@ def test_an_altered_byte_of_any_line_is_an_integrity_error(recording: Path, line
 
 
 @pytest.mark.parametrize("name", ["traces/more.arrows", "progress.arrows", "artifacts/payloads/forged.npy"])
-def test_a_file_that_the_stop_line_does_not_list_breaks_integrity(recording: Path, tmp_path: Path, name: str) -> None:
+def test_a_file_outside_the_stop_line_list_is_refused(recording: Path, tmp_path: Path, name: str) -> None:
     events, tables = read_plainly(recording)
     write(tmp_path / "run", events[:-1], {k: v for k, v in tables.items() if k != name})
     (tmp_path / "run" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -346,7 +346,7 @@ def test_derived_files_are_not_recorded(recording: Path) -> None:
         assert open_run(recording).sealed
 
 
-def test_a_missing_seal_is_said_not_refused(run: Path) -> None:
+def test_a_missing_seal_is_only_noted(run: Path) -> None:
     (run / "events.jsonl.sha256").unlink()
     assert any("not sealed" in note for note in evaluate(open_run(run)).notes)
 
@@ -365,7 +365,7 @@ def crashed(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @given(name=st.sampled_from(RECORDED[2:]), keep=st.floats(0, 1))
 @QUICK
-def test_a_torn_file_of_a_crashed_run_reads_to_its_last_whole_batch(crashed: Path, name: str, keep: float) -> None:
+def test_a_torn_file_is_read_to_its_last_whole_batch(crashed: Path, name: str, keep: float) -> None:
     with pa.ipc.open_stream(str(crashed / name)) as stream:
         whole = [0, *accumulate(batch.num_rows for batch in stream)]
     data = (crashed / name).read_bytes()
@@ -380,7 +380,7 @@ def test_a_torn_file_of_a_crashed_run_reads_to_its_last_whole_batch(crashed: Pat
 
 @given(keep=st.floats(0, 1, exclude_max=True))
 @QUICK
-def test_torn_lines_of_a_crashed_run_read_to_the_last_whole_one(crashed: Path, keep: float) -> None:
+def test_torn_lines_are_read_to_the_last_whole_line(crashed: Path, keep: float) -> None:
     data = (crashed / "events.jsonl").read_bytes()
     kept = data[: int(keep * len(data))]
     with with_content(crashed / "events.jsonl", kept):

@@ -56,20 +56,20 @@ def recorder(tmp_path: Path) -> Iterator[Recorder]:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), np.array([1.0, np.nan])])
-def test_a_number_that_is_not_finite_is_written_as_null(recorder: Recorder, value: Any) -> None:
+def test_a_non_finite_number_is_written_as_null(recorder: Recorder, value: Any) -> None:
     recorder.event(start(workload={"details": {"value": value}}))
     recorder.stop()
     line = (recorder.path / "events.jsonl").read_bytes().splitlines()[1]
     assert json.loads(line)["workload"]["details"]["value"] in (None, [1.0, None])
 
 
-def test_a_line_that_json_cannot_hold_is_refused(recorder: Recorder) -> None:
+def test_a_line_outside_json_is_refused(recorder: Recorder) -> None:
     raised(StoreError, recorder.event, start(workload={"details": {(1, 2): 3}}), says="start")
     recorder.stop()
     assert len(open_run(recorder.path).lines) == 2
 
 
-def test_a_chunk_unlike_those_before_is_refused_and_the_others_are_kept(recorder: Recorder) -> None:
+def test_only_a_chunk_of_another_type_is_refused(recorder: Recorder) -> None:
     recorder.open_trace(meter(Rail("core", rate_hz=1e3)), Rail("core", rate_hz=1e3), 0)
     for value in (np.ones(2), np.ones(2, np.int16), np.ones(2)):
         recorder.chunk(Chunk("core", value), 1)
@@ -88,7 +88,7 @@ def test_a_trace_leaves_out_home_directories(recorder: Recorder) -> None:
     assert told is not None and told.source == "certificate ~/K-1.pdf"
 
 
-def test_readings_of_a_rail_that_no_meter_declared_are_refused(recorder: Recorder) -> None:
+def test_readings_of_an_undeclared_rail_are_refused(recorder: Recorder) -> None:
     raised(MeterError, recorder.chunk, Chunk("core", np.ones(1)), 1, says="no meter declared")
 
 
@@ -101,7 +101,7 @@ def test_two_rails_cannot_share_a_file(recorder: Recorder, names: tuple[str, str
 
 
 @pytest.mark.parametrize("rail", [Rail("core", rate_hz=float("nan")), Rail("core", kind="median"), Rail("")])  # type: ignore[arg-type]
-def test_a_rail_that_a_reader_would_refuse_is_refused_at_once(recorder: Recorder, rail: Rail) -> None:
+def test_an_unreadable_rail_is_refused_at_once(recorder: Recorder, rail: Rail) -> None:
     raised(StoreError, recorder.open_trace, meter(rail), rail, 0, says="rail")
 
 
@@ -109,19 +109,19 @@ def test_a_directory_in_use_is_refused(recorder: Recorder) -> None:
     raised(StoreError, Recorder, recorder.path, says="not an empty directory")
 
 
-def test_a_directory_that_another_writer_took_a_moment_ago_is_refused(recorder: Recorder, monkeypatch: Patch) -> None:
+def test_a_directory_taken_meanwhile_is_refused(recorder: Recorder, monkeypatch: Patch) -> None:
     monkeypatch.setattr(Path, "iterdir", lambda _: iter(()))  # as it was when both looked
     raised(StoreError, Recorder, recorder.path, says="File exists")
 
 
-def test_a_moved_directory_is_not_reported_as_a_full_disk(tmp_path: Path) -> None:
+def test_a_moved_directory_is_not_taken_for_a_full_disk(tmp_path: Path) -> None:
     with Recorder(tmp_path / "session" / "run") as recorder:
         (tmp_path / "session").rename(tmp_path / "moved")
         caught = raised(StoreError, recorder.stop, says="end of the recording")
     assert "was moved or removed" in caught.remedy
 
 
-def test_every_file_and_directory_was_synced_and_the_seal_last(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_every_file_is_synced_before_the_seal(tmp_path: Path, monkeypatch: Patch) -> None:
     synced: list[int] = []
 
     def fsync(handle: int) -> None:
@@ -181,7 +181,7 @@ def announced(path: Path) -> list[tuple[int, int]]:
     return [(e.readings, e.arrived_ns) for e in rig.open_run(path).of_type(ChunkArrived)]
 
 
-def test_a_disk_that_takes_nothing_delays_nobody_and_loses_nothing(threaded: Recorder, disk: threading.Event) -> None:
+def test_a_blocked_disk_delays_nothing_and_loses_nothing(threaded: Recorder, disk: threading.Event) -> None:
     for k in range(5):
         threaded.chunk(readings(100 * k, 100), k)
         threaded.flush()
@@ -195,7 +195,7 @@ def test_a_disk_that_takes_nothing_delays_nobody_and_loses_nothing(threaded: Rec
     assert [e.waiting_s for e in run.of_type(ChunkArrived)] == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
 
 
-def test_a_slow_disk_ends_with_what_had_arrived(threaded: Recorder, disk: threading.Event, monkeypatch: Patch) -> None:
+def test_a_slow_disk_ends_the_run_without_loss(threaded: Recorder, disk: threading.Event, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.recording.traces.readings.HOLDS_BYTES", 4 * 1000)
     with pytest.raises(DiskTooSlowError, match=r"1\.2 s of rail core") as caught:
         for k in range(20):
@@ -244,14 +244,14 @@ class Ring(Pouring):
         return [rig.Chunk("core", self._buffer, self._buffer, self._buffer)]
 
 
-def test_a_meter_may_fill_its_buffer_again_once_it_has_handed_it_over(tmp_path: Path, disk: threading.Event) -> None:
+def test_a_meter_may_reuse_its_buffer(tmp_path: Path, disk: threading.Event) -> None:
     bench = Bench(rig.blocking(lambda sample: None), (Ring(disk),), HostClock())
     record(tmp_path / "run", bench, blank(1), [rig.Mark(), rig.Mark(), rig.Mark()], scenario={"name": "ring"}, argv=[])
     trace = rig.open_run(tmp_path / "run").traces["core"]
     assert trace.value.tolist() == trace.end_tick.tolist() == list(range(0, 500_000, 1000))
 
 
-def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, monkeypatch: Patch) -> None:
+def test_an_error_of_the_writer_thread_is_raised_next(threaded: Recorder, monkeypatch: Patch) -> None:
     threaded.chunk(readings(0, 10), 0)
     threaded.settle()
     monkeypatch.setattr(Hashed, "write", raising(OSError(28, "No space left on device")))
@@ -264,7 +264,7 @@ def test_an_error_of_the_thread_is_raised_by_the_next_call(threaded: Recorder, m
     assert rig.open_run(threaded.path).traces["core"].value.tolist() == list(range(10))
 
 
-def test_without_a_thread_a_run_keeps_what_arrived(tmp_path: Path, disk: threading.Event, monkeypatch: Patch) -> None:
+def test_a_run_without_a_thread_keeps_its_data(tmp_path: Path, disk: threading.Event, monkeypatch: Patch) -> None:
     begin = threading.Thread.start
 
     def start_no_writer(thread: threading.Thread) -> None:
@@ -282,7 +282,7 @@ def test_without_a_thread_a_run_keeps_what_arrived(tmp_path: Path, disk: threadi
     assert len(run.traces["core"].value) == 200
 
 
-def test_a_batch_is_joined_of_what_waits_and_stays_small(threaded: Recorder, disk: threading.Event) -> None:
+def test_waiting_chunks_are_joined_into_small_batches(threaded: Recorder, disk: threading.Event) -> None:
     import pyarrow as pa
 
     for k in range(20):
@@ -296,7 +296,7 @@ def test_a_batch_is_joined_of_what_waits_and_stays_small(threaded: Recorder, dis
     assert len(rows) < 10
 
 
-def test_files_are_hashed_while_written_and_not_read_again(threaded: Recorder, monkeypatch: Patch) -> None:
+def test_files_are_hashed_during_writing(threaded: Recorder, monkeypatch: Patch) -> None:
     read: list[str] = []
 
     def counted(folder: Folder, name: str) -> Opened:
@@ -312,7 +312,7 @@ def test_files_are_hashed_while_written_and_not_read_again(threaded: Recorder, m
     assert stop is not None and stop.files["traces/core.arrows"] == hashlib.sha256(trace.read_bytes()).hexdigest()
 
 
-def test_a_file_that_is_taken_away_while_it_is_recorded_is_reported(threaded: Recorder) -> None:
+def test_a_file_removed_during_recording_is_reported(threaded: Recorder) -> None:
     threaded.chunk(readings(0, 100), 1)
     threaded.settle()
     (threaded.path / "traces" / "core.arrows").unlink()
@@ -364,7 +364,7 @@ def small_disk() -> list[str]:
     return ["unshare", "-Urm", "sh", "-c"]
 
 
-def test_a_full_disk_is_a_typed_error_and_what_was_recorded_is_sealed(small_disk: list[str], tmp_path: Path) -> None:
+def test_a_full_disk_is_a_typed_error(small_disk: list[str], tmp_path: Path) -> None:
     disk, kept = tmp_path / "disk", tmp_path / "kept"
     disk.mkdir()
     argv = [sys.executable, "-c", RUN.format(limits=""), str(disk / "run"), *OPTIONS]
@@ -373,12 +373,12 @@ def test_a_full_disk_is_a_typed_error_and_what_was_recorded_is_sealed(small_disk
     ended_well(kept, subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE_S, check=False))
 
 
-def test_a_limit_of_file_size_is_a_typed_error_too(tmp_path: Path) -> None:
+def test_a_file_size_limit_is_a_typed_error(tmp_path: Path) -> None:
     done = measured(tmp_path / "run", f"resource.setrlimit(resource.RLIMIT_FSIZE, ({KIB << 10}, {KIB << 10}))")
     ended_well(tmp_path / "run", done)
 
 
-def test_a_limit_of_open_files_is_a_typed_error_too(tmp_path: Path) -> None:
+def test_an_open_file_limit_is_a_typed_error(tmp_path: Path) -> None:
     few = "import rig.engine.record, rig.session.measure, rig.session.report, fixtures.bench.mock_meter\n"
     few += "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6))"
     done = measured(tmp_path / "run", few)
@@ -398,7 +398,7 @@ def fill(recorder: Recorder) -> None:
 
 
 @pytest.mark.parametrize("limit", range(2_000, 60_000, 5_300))
-def test_whatever_write_fails_the_recording_ends_with_its_last_whole_batch(tmp_path: Path, limit: int) -> None:
+def test_a_failed_write_leaves_only_whole_batches(tmp_path: Path, limit: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     recorder = Recorder(tmp_path / "run")
     recorder.event(start())

@@ -43,7 +43,7 @@ def written(path: Path, cuts: list[int], absent: bool = False) -> tuple[np.ndarr
     return np.where(missing, np.nan, value), flags != 0
 
 
-def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: Path) -> None:
+def test_a_column_without_values_is_ignored(tmp_path: Path) -> None:
     table = pa.table({"note": pa.nulls(3, pa.null()), "value": [1.0, 2.0, 3.0]})
     with pa.ipc.new_stream(str(tmp_path / "a.arrows"), table.schema) as stream:
         stream.write_table(table)
@@ -58,7 +58,7 @@ def test_a_column_without_values_beside_the_readings_does_not_matter(tmp_path: P
     ends=st.tuples(st.integers(-N, N), st.integers(-N, N)),
     places=st.lists(st.integers(-N, N - 1), min_size=1, max_size=20),
 )
-def test_slices_and_places_are_those_of_the_array(
+def test_slices_and_indices_match_the_array(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], absent: bool, ends: tuple[int, int], places: list[int]
 ) -> None:
     path = tmp_path_factory.mktemp("stored") / "core.arrows"
@@ -78,7 +78,7 @@ def test_slices_and_places_are_those_of_the_array(
     np.testing.assert_array_equal(np.asarray(sifted), left)
 
 
-def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_torn_batch_is_left_out_and_named(tmp_path: Path) -> None:
     value, _ = written(path := tmp_path / "core.arrows", [200])
     path.write_bytes(path.read_bytes()[:-200])
     torn: list[str] = []
@@ -89,7 +89,7 @@ def test_what_a_crash_tore_is_left_out_and_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("first", "period", "within"), [(7, 3, None), (7.25, 1.5, 0.5), (2**60, 1000, 999)])
-def test_ticks_of_a_grid_are_those_of_its_array(first: float, period: float, within: float | None) -> None:
+def test_ticks_of_a_grid_match_the_array(first: float, period: float, within: float | None) -> None:
     ticks = GridTicks(first, period, N, within)
     array = first + period * np.arange(N) + (0 if within is None else within)
     np.testing.assert_array_equal(ticks[10:300], array[10:300])
@@ -107,7 +107,7 @@ NUMBERS = {
 
 
 @given(st.data(), st.sampled_from(list(NUMBERS)), st.integers(0, 9), st.booleans())
-def test_numbers_are_what_arrow_says(data: st.DataObject, kind: pa.DataType, cut: int, chunked: bool) -> None:
+def test_arrays_match_arrow_numbers(data: st.DataObject, kind: pa.DataType, cut: int, chunked: bool) -> None:
     held = data.draw(st.lists(st.none() | NUMBERS[kind], max_size=20))
     column = pa.array(held, kind)[cut:]
     found = array_of(pa.chunked_array([column, column]) if chunked else column)
@@ -122,19 +122,19 @@ def test_an_absent_truth_value_is_false(held: list[bool | None], cut: int) -> No
 
 
 @pytest.mark.parametrize("kind", [pa.bool_(), pa.int64(), pa.float64(), pa.string()])
-def test_an_absent_value_is_null_and_no_other(kind: pa.DataType) -> None:
+def test_a_missing_value_is_null(kind: pa.DataType) -> None:
     held = {pa.bool_(): True, pa.int64(): 3, pa.float64(): 0.5, pa.string(): "a"}[kind]
     assert of([held, None, held], kind).to_pylist() == [held, None, held]
 
 
-def test_parts_of_any_length_are_what_arrow_says() -> None:
+def test_lists_of_any_length_match_arrow() -> None:
     held, kind = [[1, 2], None, [], [2**62]], pa.list_(pa.int64())
     made = of(held, kind)
     made.validate(full=True)
     assert made.equals(pa.array(held, kind))
 
 
-def test_recording_imports_neither_pandas_nor_the_functions_of_arrow() -> None:
+def test_recording_imports_neither_pandas_nor_arrow_compute() -> None:
     code = "import sys, rig.engine.record; from rig.recording.columns import buffers, tables\n"
     code += "for table in tables.TABLES.values():\n"
     code += "    [buffers.of([False] if str(column.type) == 'bool' else [None], column.type) for column in table]\n"
@@ -142,17 +142,17 @@ def test_recording_imports_neither_pandas_nor_the_functions_of_arrow() -> None:
     assert python(code, cwd=ROOT).stdout == "[]\n"
 
 
-def test_an_absent_number_can_be_one_of_the_same_type() -> None:
+def test_a_missing_number_may_have_a_default() -> None:
     nanoseconds = 2**62 + 1
     assert array_of(pa.array([nanoseconds, None]), 0).tolist() == [nanoseconds, 0]
     assert math.isnan(array_of(pa.array([nanoseconds, None]))[1])
 
 
-def test_an_integer_that_does_not_fit_its_column_is_refused() -> None:
+def test_an_integer_outside_its_column_is_refused() -> None:
     raised(OverflowError, of, [2**31], pa.int32())
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.float32(), pa.bool_(), pa.string()])
-def test_a_column_without_rows_has_none(kind: pa.DataType) -> None:
+def test_a_column_without_rows_is_empty(kind: pa.DataType) -> None:
     assert array_of(pa.chunked_array([], kind)).tolist() == []
     assert array_of(pa.array(["a", None])).tolist() == ["a", None]

@@ -54,7 +54,7 @@ def rows(page: str, caption: str) -> list[str]:
     return re.findall(r"<tr>(<th scope=\"row\".*?)</tr>", table, re.DOTALL)
 
 
-def test_what_was_measured_is_never_listed_with_what_was_not(tmp_path: Path) -> None:
+def test_measured_and_simulated_rows_are_listed_apart(tmp_path: Path) -> None:
     for of in ("measured", "simulated", "imported", "estimated"):
         made(tmp_path, f"one-{of}", class_=of)
     page = board(tmp_path)
@@ -63,7 +63,7 @@ def test_what_was_measured_is_never_listed_with_what_was_not(tmp_path: Path) -> 
     assert "arXiv" in rows(page, "Published by others")[0]
 
 
-def test_a_figure_is_shown_with_its_interval_and_sorts_by_its_value(tmp_path: Path) -> None:
+def test_a_figure_is_shown_with_interval_and_sort_value(tmp_path: Path) -> None:
     made(tmp_path, "a")
     assert '<td class="num" data-value="0.001">1.00 ± 0.10 mW</td>' in rows(board(tmp_path), "Measured on")[0]
     assert main(["leaderboard", str(tmp_path / "a"), "--out", str(tmp_path / "one.html")]) == 0
@@ -93,7 +93,7 @@ def test_a_column_has_one_unit(tmp_path: Path) -> None:
     ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
     ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
 ], ids=str)  # fmt: skip
-def test_an_audit_is_of_one_root(tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str) -> None:
+def test_an_audit_has_one_root(tmp_path: Path, of_audit: dict[str, Any], more: dict[str, Any], status: str) -> None:
     root = made(tmp_path, "a", **more)
     assert f"<td>{status}</td>" in rows(audited(tmp_path, {"root": root} | of_audit), "Measured on")[0]
 
@@ -111,12 +111,12 @@ def test_figures_whose_audit_failed_are_not_shown(tmp_path: Path, order: tuple[b
 @pytest.mark.parametrize(
     ("gap", "tier"), [(-0.1, "gap ≤ 1%"), (0.01, "gap ≤ 1%"), (0.04, "gap ≤ 5%"), (0.2, "gap &gt; 10%")]
 )
-def test_solvers_are_in_the_tiers_that_the_benchmark_names(tmp_path: Path, gap: float, tier: str) -> None:
+def test_solvers_are_listed_by_benchmark_tier(tmp_path: Path, gap: float, tier: str) -> None:
     made(tmp_path, "a", claims={"gap_official_mean": claim(gap, "1")})
     assert f"<td>{tier}</td>" in rows(board(tmp_path), "Measured on")[0]
 
 
-def test_text_of_others_is_text(tmp_path: Path) -> None:
+def test_hostile_text_is_inert(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>\x1b[2J"
     made(tmp_path, "a", msgspec.structs.replace(ABOUT, organization=evil), device=evil)
     page = board(tmp_path)
@@ -124,7 +124,7 @@ def test_text_of_others_is_text(tmp_path: Path) -> None:
     assert page.count("<script>") == 1
 
 
-def test_a_submission_that_was_altered_is_left_out_and_named(tmp_path: Path) -> None:
+def test_an_altered_submission_is_left_out_and_named(tmp_path: Path) -> None:
     made(tmp_path, "good")
     made(tmp_path, "bad")
     (tmp_path / "bad" / FILE).write_text("{}")
@@ -133,7 +133,7 @@ def test_a_submission_that_was_altered_is_left_out_and_named(tmp_path: Path) -> 
     assert "differs from the manifest" in page
 
 
-def test_a_folder_without_submissions_and_a_bad_audit_are_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_and_a_bad_audit_are_refused(tmp_path: Path) -> None:
     words = ["leaderboard", str(tmp_path), "--out", str(tmp_path / "page.html")]
     assert main(words) == UsageError.exit_code
     made(tmp_path, "a")
@@ -142,7 +142,7 @@ def test_a_folder_without_submissions_and_a_bad_audit_are_refused(tmp_path: Path
     assert not (tmp_path / "page.html").exists()
 
 
-def test_a_link_in_place_of_a_submission_is_not_followed_and_is_named(tmp_path: Path) -> None:
+def test_a_link_to_a_submission_is_not_followed(tmp_path: Path) -> None:
     made(tmp_path / "elsewhere", "a")
     made(tmp_path / "board", "b")
     (tmp_path / "board" / "a").symlink_to(tmp_path / "elsewhere" / "a")

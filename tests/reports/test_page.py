@@ -52,7 +52,7 @@ def page_of(result: Result) -> str:
     return render(None, result)["report.html"].decode()
 
 
-def test_what_is_unfolded_is_short_and_says_everything_once(page: str) -> None:
+def test_unfolded_text_is_short_and_unique(page: str) -> None:
     text = unfolded(page)
     assert len(text.split()) < 500
     for section in ("1. System architecture", "2. Algorithm", "3. Workflow", "4. Timing", "5. Power", "6. Results"):
@@ -65,13 +65,13 @@ def test_headings_come_in_order(page: str) -> None:
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_the_verdict_the_key_figures_and_the_trace_come_before_the_sections(page: str) -> None:
+def test_verdict_figures_and_trace_come_before_the_sections(page: str) -> None:
     places = [page.index(text) for text in ("✓ VALID", 'class="card', "trace-model", "1. System architecture")]
     assert places == sorted(places)
     assert page.count('class="card') - page.count('class="cards') == 6
 
 
-def test_the_six_figures_leave_out_details_and_what_is_absent() -> None:
+def test_the_six_key_figures_omit_details_and_missing_figures() -> None:
     served = made_up()
     assert "dynamic_energy_per_inference_j" not in [key.quantity for key in key_figures(served)]
     more = Figures({**served.quantities, FigureKey("idle_power_w"): q(3e-4, "W")})
@@ -79,7 +79,7 @@ def test_the_six_figures_leave_out_details_and_what_is_absent() -> None:
     assert keys[1:4] == ["execution_time_s", "idle_power_w", "active_power_w"]
 
 
-def test_the_first_gap_is_to_the_target_that_the_benchmark_prefers() -> None:
+def test_the_first_gap_is_to_the_preferred_target() -> None:
     gaps = {FigureKey("gap_{target}_mean", target=of): q(0.1, "1") for of in ("best_known", "mine", "specified")}
     assert key_figures(replace(made_up(), quantities=Figures(gaps)))[0].target == "specified"
 
@@ -100,11 +100,11 @@ def test_pictures_take_their_colours_from_the_page() -> None:
     assert not re.search(r"(fill|stroke): #(ffffff|1a1f26|5b6570|d9dee3|0b3c5d)", pictures)
 
 
-def test_an_instrument_that_states_no_accuracy_is_said_to_without_unfolding() -> None:
+def test_an_unstated_accuracy_is_noted_without_unfolding() -> None:
     assert "instrument uncertainty of a rail is not stated" in unfolded(page_of(made_up()))
 
 
-def test_a_total_is_not_said_to_be_of_supplies_that_nobody_measured(page: str) -> None:
+def test_a_total_covers_only_measured_rails(page: str) -> None:
     assert "<caption>All phases and measured rails;" in page
 
 
@@ -120,7 +120,7 @@ def picture(result: Result, name: str) -> str:
     ({}, {"Model", "Tuning"}), ({"network": "16, 4"}, {"Tuning"}),
     ({"solver": "tabu", "parameters": {"n": 3}}, set()), ({"model": "cnn", "training": {"epochs": 60}}, set()),
 ])  # fmt: skip
-def test_what_is_not_stated_of_an_algorithm_is_what_rules_miss(declared: dict[str, Any], missing: set[str]) -> None:
+def test_unstated_algorithm_facts_are_what_the_rules_miss(declared: dict[str, Any], missing: set[str]) -> None:
     said = algorithm(declaring(made_up(), algorithm=Algorithm(**declared)).start)
     assert {title for title, text in said if text == "not stated"} == missing
 
@@ -137,13 +137,13 @@ def test_trials_are_drawn_against_what_the_rules_allow_and_readings_of_a_clock_a
     assert picture(result, "clocks") == ""
 
 
-def test_a_clock_is_fast_by_so_much_with_half_its_interval() -> None:
+def test_a_clock_rate_is_shown_with_its_half_interval() -> None:
     """Its nominal second lasts 1 ppm longer than the host's, with a standard uncertainty of 0.2 ppm."""
     page = page_of(made_up())
     assert "Runs fast by" in page and "-1.00 ± 0.39 ppm" in page.replace("\xa0", " ")
 
 
-def test_energy_is_divided_by_phase_and_rail_where_there_are_several() -> None:
+def test_energy_is_drawn_by_phase_and_rail() -> None:
     parts = {("inference", ""): 3e-6, ("inference", "core"): 2e-6, ("inference", "io"): 1e-6, ("preprocess", ""): 5e-6}
     figures = {FigureKey("energy_per_inference_j", phase, rail): q(x, "J", 1e-8) for (phase, rail), x in parts.items()}
     said = picture(replace(without_pictures(made_up()), quantities=Figures(figures)), "energy")
@@ -157,7 +157,7 @@ def test_each_key_figure_has_one_bar_of_its_sources() -> None:
     assert said.count(": ±") == 5
 
 
-def test_gaps_are_drawn_against_energy_where_power_was_measured() -> None:
+def test_gaps_are_drawn_against_energy_if_measured() -> None:
     result = without_pictures(made_up())
     at, costs = np.array([0.1, 0.2]), np.array([-30.0, -40.0])
     one = Solve("p", 0.5, 0.5, -40.0, -40.0, 0, True, at, costs, {"official": -40.0})
@@ -168,7 +168,7 @@ def test_gaps_are_drawn_against_energy_where_power_was_measured() -> None:
 
 
 @pytest.mark.parametrize("said", [BELOW_IDLE, f"{ON_FIGURE}above idle: 1e-06 W, {NO_STEP}"])
-def test_dynamic_power_that_is_not_above_zero_is_explained_beside_the_figure(said: str) -> None:
+def test_non_positive_dynamic_power_is_explained_with_the_figure(said: str) -> None:
     shown = page_of(replace(made_up(), findings=(note(said),)))
     assert shown.index("Key figures") < shown.index(f'<p class="warn">{said}') < shown.index("1. System")
 
@@ -187,7 +187,7 @@ def test_the_first_screen_says_when_it_was_recorded_or_imported_with_what_by_who
     assert "Imported (UTC)" in page and "Recorded (UTC)" not in page
 
 
-def test_a_cell_names_its_column_where_a_telephone_shows_no_heads(page: str) -> None:
+def test_table_cells_name_their_columns_for_small_screens(page: str) -> None:
     for table in re.findall(r"<table.*?</table>", page, re.S):
         heads = [head for head in re.findall(r'<th scope="col"[^>]*>([^<]*)<', table) if head]
         cells = set(re.findall(r'data-of="([^"]*)"', table))
@@ -197,7 +197,7 @@ def test_a_cell_names_its_column_where_a_telephone_shows_no_heads(page: str) -> 
 # ---- the workflow, the baselines' versions, and the configuration
 
 
-def test_of_an_import_nobody_recorded_where_its_data_came_from() -> None:
+def test_an_import_has_no_box_of_data_initialization() -> None:
     found = made_up()
     imported = structs.replace(found.start, imported=ImportRecord(format="plain-csv"))
     assert "Data initialization" not in [box.title for box in workflow(replace(found, start=imported))]
@@ -219,7 +219,7 @@ def test_a_box_says_where_it_ran_and_whether_it_was_timed() -> None:
     ("host_features", "Host pre-processing"), ("inference", "Inference"), ("solve", "Inference"),
     ("postprocess", "Post-processing"), ("classify", "Post-processing"),
 ])  # fmt: skip
-def test_a_phase_is_in_the_box_that_its_name_begins_with(phase: str, box: str) -> None:
+def test_a_phase_is_in_the_box_of_its_name(phase: str, box: str) -> None:
     assert box_of(phase) == box
 
 
@@ -236,7 +236,7 @@ def test_a_declared_box_and_a_phase_that_never_ran_are_reported() -> None:
     assert lines["Post-processing"] == ("decode: declared, none recorded",)
 
 
-def test_the_versions_of_the_published_baselines_are_beside_those_of_the_device() -> None:
+def test_versions_are_shown_with_those_of_published_baselines() -> None:
     found = declaring(made_up(), versions={"dwave-samplers": "1.7.0"}).start
     qubo = structs.replace(found, workload=structs.replace(found.workload, benchmark=open_workload(nodes=10).benchmark))
     pairs = dict(algorithm(qubo))
@@ -247,13 +247,13 @@ def test_the_versions_of_the_published_baselines_are_beside_those_of_the_device(
 
 
 @pytest.mark.parametrize(("configuration", "told"), [("efficiency", "efficiency"), ("", "not stated")])
-def test_the_configuration_is_with_its_run_and_under_timing(tmp_path: Path, configuration: str, told: str) -> None:
+def test_the_configuration_is_shown_under_timing(tmp_path: Path, configuration: str, told: str) -> None:
     (run,) = members(bound(tmp_path, [("power", "power")], configuration=configuration), None)
     assert run.gave.endswith("; configuration efficiency") is bool(configuration)
     assert ("Configuration of the system", told) in timing(replace(made_up(), start=start(configuration=configuration)))
 
 
-def test_the_inferences_timed_are_those_of_the_figure_also_of_loops_and_single_phases() -> None:
+def test_the_timed_inferences_count_those_of_the_figure() -> None:
     looped = replace(made_up(), quantities=Figures({TIME: q(0.9, "s", n=30)}))
     assert ("Inferences timed in a trial", "30") in timing(looped)
 
@@ -282,7 +282,7 @@ def links(page: str) -> list[str]:
     return re.findall(r'href="(?!#)([^"]+)"', page)
 
 
-def test_it_names_its_runs_and_what_came_from_which(folder: Path) -> None:
+def test_a_session_report_names_its_runs(folder: Path) -> None:
     run, result = merged(folder)
     for name in ("report.html", "report.md"):
         text = render(run, result)[name].decode()
@@ -308,13 +308,13 @@ def test_links_lead_to_the_report_of_each_run(folder: Path) -> None:
             assert (out / link.replace("%20", " ").replace("%3C", "<").replace("%3E", ">")).is_file()
 
 
-def test_links_stay_below_a_directory_that_was_chosen(folder: Path, tmp_path: Path) -> None:
+def test_links_stay_below_the_chosen_directory(folder: Path, tmp_path: Path) -> None:
     run, result = merged(folder)
     write(result, tmp_path / "elsewhere", run)
     assert links((tmp_path / "elsewhere" / "report.html").read_text())[0] == "./accuracy/report.html"
 
 
-def test_a_run_of_a_session_is_reported_as_itself(folder: Path) -> None:
+def test_a_run_of_a_session_has_its_own_report(folder: Path) -> None:
     run, result = merged(folder)
     text = render(run, replace(result, run_id="power-1"))["report.html"].decode()
     assert "Runs of this session" not in text
@@ -322,6 +322,6 @@ def test_a_run_of_a_session_is_reported_as_itself(folder: Path) -> None:
     assert not links(text)
 
 
-def test_a_session_without_a_performance_run_has_its_times_from_power(folder: Path) -> None:
+def test_session_times_may_come_from_power_runs(folder: Path) -> None:
     bind(folder, [run for run in RUNS if run[1] in ("accuracy", "power")])
     assert render(*merged(folder))["report.md"].decode().count("power and energy, and times (mean of 2)") == 2

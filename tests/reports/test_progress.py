@@ -38,7 +38,7 @@ def told(
     return said.err.splitlines()
 
 
-def test_without_a_terminal_a_run_says_its_begin_its_tenths_and_its_end(capsys: Capture, tmp_path: Path) -> None:
+def test_progress_without_a_terminal_is_printed_by_tenths(capsys: Capture, tmp_path: Path) -> None:
     tenths = [f"power: {done}/40 samples, {40 - done} left, after 0 s" for done in range(4, 40, 4)]
     whole = ["power: begins, 40 samples", *tenths, "power: ended, 40 samples in 0.0 s"]
     assert told(capsys, 40, tmp_path / "power", 41) == whole
@@ -50,12 +50,12 @@ def test_a_run_beyond_its_total_reports_once_a_minute(capsys: Capture) -> None:
     assert lines == ["run: 59 samples, after 60 s", "run: 119 samples, after 120 s"]
 
 
-def test_a_run_without_a_known_total_names_none(capsys: Capture) -> None:
+def test_an_unknown_total_is_not_shown(capsys: Capture) -> None:
     assert told(capsys, 0, None, 42) == ["run: begins", "run: ended, 41 samples in 0.0 s"]
 
 
 @pytest.mark.parametrize(("scenario", "option"), [("server", "arrival_hz=50"), ("real-time", "stream_s=10")])
-def test_a_run_that_ends_by_time_tells_no_total(tmp_path: Path, capsys: Capture, scenario: str, option: str) -> None:
+def test_a_run_limited_by_time_shows_no_total(tmp_path: Path, capsys: Capture, scenario: str, option: str) -> None:
     options = ("samples=200", "audio_hz=1000", "idle_s=0.5", option)
     measure(Request("mock", scenario=scenario, mode="together", options=options, out=tmp_path / "run"))
 
@@ -63,7 +63,7 @@ def test_a_run_that_ends_by_time_tells_no_total(tmp_path: Path, capsys: Capture,
     assert "/" not in Growing(tmp_path / "run").look().text().split("  ")[1]
 
 
-def test_a_run_that_is_broken_off_says_after_how_many_samples(capsys: Capture) -> None:
+def test_a_run_broken_off_states_its_sample_count(capsys: Capture) -> None:
     with pytest.raises(KeyboardInterrupt), progress(5) as show:
         show(2, {})
         raise KeyboardInterrupt
@@ -94,7 +94,7 @@ def test_a_terminal_shows_one_line(
 # ---- the disk -----------------------------------------------------------------------------
 
 
-def test_when_the_disk_is_full_follows_from_how_fast_the_run_grows(tmp_path: Path) -> None:
+def test_the_time_until_a_full_disk_is_extrapolated(tmp_path: Path) -> None:
     at = iter([0.0, 0.5, 10.0])
     room = Room(tmp_path, lambda: next(at))
     first = room.look()
@@ -115,11 +115,11 @@ def test_when_the_disk_is_full_follows_from_how_fast_the_run_grows(tmp_path: Pat
     (RoomLeft(5_000_000, 4.0, 0.26), "buffer 0.3 s  disk 0.005 GB left, full in 4 s"),
     (None, ""),
 ])  # fmt: skip
-def test_what_is_not_known_is_not_said(left: RoomLeft | None, said: str) -> None:
+def test_unknown_room_is_not_shown(left: RoomLeft | None, said: str) -> None:
     assert room_text(left) == said
 
 
-def test_the_recording_says_what_waits_to_be_written(tmp_path: Path) -> None:
+def test_waiting_time_is_read_from_the_recording(tmp_path: Path) -> None:
     came = {"type": "chunk", "readings": 1, "arrived_ns": 0}
     lines = [came | {"rail": rail, "waiting_s": s} for rail, s in (("a", 9.0), ("a", 0.1), ("b", 0.5))]
     others = [came | {"rail": []}, came | {"rail": {}, "waiting_s": 7.0}, came | {"rail": "c"}, [], 3]
@@ -148,7 +148,7 @@ def recorded(path: Path, name: str = "core") -> tuple[Recorder, Callable[[int], 
     return recorder, more
 
 
-def test_a_run_is_followed_to_its_end_from_its_files(tmp_path: Path) -> None:
+def test_progress_of_a_run_is_read_from_its_files(tmp_path: Path) -> None:
     recorder, more = recorded(tmp_path / "run")
     shown: list[str] = []
 
@@ -167,7 +167,7 @@ def test_a_run_is_followed_to_its_end_from_its_files(tmp_path: Path) -> None:
     assert "core" not in shown[0]
 
 
-def test_a_file_that_ends_within_a_batch_counts_to_the_last_whole_one(tmp_path: Path) -> None:
+def test_a_torn_file_counts_up_to_its_last_batch(tmp_path: Path) -> None:
     recorder, more = recorded(tmp_path / "run")
     for k in range(3):
         more(k)
@@ -195,7 +195,7 @@ def test_the_newest_run_of_a_session_is_followed(tmp_path: Path) -> None:
     assert (last.run.name, last.ended) == ("power", True)
 
 
-def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: Capture) -> None:
+def test_the_command_prints_the_state_once(tmp_path: Path, capsys: Capture) -> None:
     recorder, more = recorded(tmp_path / "run", HOSTILE)
     more(1)
     recorder.stop()
@@ -210,7 +210,7 @@ def test_the_command_says_once_how_a_run_stands(tmp_path: Path, capsys: Capture)
     assert "\x1b" not in said.out + said.err
 
 
-def test_an_error_that_ended_the_run_is_shown(tmp_path: Path) -> None:
+def test_the_error_that_ended_a_run_is_shown(tmp_path: Path) -> None:
     recorder, more = recorded(tmp_path / "run")
     more(1)
     recorder.stop(StoreError("the disk is full", field="out"))
@@ -221,7 +221,7 @@ def test_an_error_that_ended_the_run_is_shown(tmp_path: Path) -> None:
 # ---- the line of what is done before a run
 
 
-def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
+def test_no_status_is_shown_without_a_tty(capsys: Capture) -> None:
     line = StatusLine()
     line.show("reading its clock")
     line.clear()
@@ -229,7 +229,7 @@ def test_without_a_terminal_nothing_is_shown(capsys: Capture) -> None:
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_terminal_progress_is_reported_now_and_then(capsys: Capture, monkeypatch: Patch) -> None:
+def test_progress_without_a_terminal_is_paced(capsys: Capture, monkeypatch: Patch) -> None:
     line, at = StatusLine(), [0.0]
     monkeypatch.setattr("rig.status_line.time.monotonic", lambda: at[0])
     for at[0] in (0.0, 1.0, 4.9, 5.1):

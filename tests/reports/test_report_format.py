@@ -39,7 +39,7 @@ def test_quantities_read_well(quantity: Quantity, text: str) -> None:
     assert quantity_text(quantity) == text
 
 
-def test_an_interval_as_small_as_rounding_errors_is_zero() -> None:
+def test_an_interval_of_rounding_errors_is_zero() -> None:
     gap = Quantity(-0.02985074626865671, "1", (Component("scatter", 2.4e-18),))  # of one seed
     assert quantity_text(gap, "percent") == "-2.985 %"
 
@@ -60,7 +60,7 @@ def test_plain_numbers_read_well() -> None:
     assert [si(x, "Hz") for x in (1280.0, None, math.nan, 90.0)] == ["1.28 kHz", "not stated", "n/a", "90 Hz"]
 
 
-def test_a_figure_is_under_its_phase_and_rail() -> None:
+def test_a_heading_names_phase_and_rail() -> None:
     key = FigureKey("idle_power_w", "inference", "vdd.core")
     said = ("phase and rail", "Phase inference, rail vdd.core", "Idle power")
     assert (kind_of(key), heading(key), title(key)) == said
@@ -68,7 +68,7 @@ def test_a_figure_is_under_its_phase_and_rail() -> None:
     assert heading(FigureKey("active_power_w", "infer", method=LITERAL)) == "By the text, phase infer"
 
 
-def test_budget_adds_what_is_shared_with_its_sign() -> None:
+def test_budget_adds_shared_parts_with_sign() -> None:
     parts = (Component("gain", 3.0, shared="g"), Component("gain", -3.0, shared="g"), Component("noise", 2.0))
     lines = {line.source: line for line in budget(Quantity(1.0, "W", parts))}
     assert lines["noise"].share == 1.0
@@ -117,7 +117,7 @@ EARLY = FigureKey("latency_p{percentile}_early_stopping_s", percentile=99)
     (gap("energy_to_gap_{target}_{threshold}_official_j", "official", 0.1), "energy_to_gap_official_0_1_official_j",
      "solver", "Energy to a gap of 10 % (official target), reached by all"),
 ])  # fmt: skip
-def test_a_figure_has_a_name_for_programs_and_title_for_people(key: FigureKey, name: str, kind: str, text: str) -> None:
+def test_a_figure_has_a_key_and_a_title(key: FigureKey, name: str, kind: str, text: str) -> None:
     assert (str(key), kind_of(key), title(key)) == (name, kind, text)
 
 
@@ -126,7 +126,7 @@ def test_a_figure_has_a_name_for_programs_and_title_for_people(key: FigureKey, n
     (FigureKey("gap_{target}_mean", target="official"), 1.5, "150 %"),
     (latency(50), 0.5, "500 ms"),
 ])  # fmt: skip
-def test_shares_read_in_percent_and_counts_as_they_are(key: FigureKey, value: float, text: str) -> None:
+def test_shares_are_printed_in_percent(key: FigureKey, value: float, text: str) -> None:
     quantity = Quantity(value, entry_of(key).unit, bias=value)
     assert report_format.short_text(key, replace(quantity, bias=0.0)) == text
     assert headlines_and_tables.component_tables({key: quantity}, [key])[0]["rows"][0][1] == text
@@ -136,7 +136,7 @@ def grouped(*keys: FigureKey) -> list[Group]:
     return groups(dict.fromkeys(keys, Quantity(1.0, "1")))
 
 
-def test_groups_are_in_one_order_and_figures_of_service_as_they_came() -> None:
+def test_groups_are_sorted_and_service_figures_keep_their_order() -> None:
     names = ("duration_s", "average_power_w", "accuracy", "stream_accuracy", "slip_max_s")
     part, rail, both = (FigureKey("active_power_w", *of) for of in (("p",), ("", "io"), ("p", "io")))
     more = (rail, FigureKey("active_power_w", method=TRIMMED), both, part)
@@ -148,7 +148,7 @@ def test_groups_are_in_one_order_and_figures_of_service_as_they_came() -> None:
     assert [str(key) for key, _ in found[1].entries] == ["latency_p50_s", "duration_s"]
 
 
-def test_a_terminal_shows_the_main_figures_of_one_sample_at_a_time() -> None:
+def test_a_terminal_shows_only_the_main_figures() -> None:
     names = ("duration_s", "throughput_samples_hz", "throughput_inferences_hz", "latency_mean_s")
     keys = [*map(FigureKey, names), *map(latency, (50, 97, 99, 99.9)), EARLY]
     (service,) = grouped(*keys)
@@ -157,7 +157,7 @@ def test_a_terminal_shows_the_main_figures_of_one_sample_at_a_time() -> None:
     assert len(brief(service, scheduled=True).entries) == len(keys) - 1
 
 
-def test_a_terminal_shows_gaps_to_the_official_target_where_there_is_one() -> None:
+def test_a_terminal_prefers_gaps_to_the_official_target() -> None:
     mine, official = (gap("gap_{target}_mean", target) for target in ("mine", "official"))
     more = (gap("time_to_gap_{target}_{threshold}_s", "mine", 0.1), gap("gap_{target}_spread_solves", "official"))
     (solver,) = grouped(FigureKey("cost_mean"), official, mine, *more)
@@ -165,7 +165,7 @@ def test_a_terminal_shows_gaps_to_the_official_target_where_there_is_one() -> No
     assert len(brief(grouped(mine)[0], False).entries) == 1
 
 
-def test_a_single_rail_says_its_average_once() -> None:
+def test_a_single_rail_shows_one_average() -> None:
     total, core, io = (FigureKey("average_power_w", rail=rail) for rail in ("", "core", "io"))
     (alone,) = grouped(total, core)
     assert [key for key, _ in brief(alone, True).entries] == [total]
@@ -173,13 +173,13 @@ def test_a_single_rail_says_its_average_once() -> None:
     assert len(brief(both, True).entries) == 3
 
 
-def test_fewer_than_one_sample_a_second_read_as_samples_per_second() -> None:
+def test_low_throughputs_are_in_samples_per_second() -> None:
     slow = Quantity(0.5, "Hz", (Component("scatter", 0.05),))
 
     assert parts_of(FigureKey("throughput_samples_hz"), slow) == ("0.500", "0.098", "samples/s")
 
 
-def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
+def test_equal_energies_are_printed_once() -> None:
     key, other = FigureKey("energy_per_inference_j"), FigureKey("energy_per_inference_integrated_j")
     whole = Quantity(1.0, "J", (Component("gain", 0.01),))
     shown = [list(dict(g.entries)) for g in groups({key: whole, other: replace(whole, value=1.0000001)})]
@@ -192,9 +192,9 @@ def test_an_energy_that_is_printed_as_the_same_text_is_printed_once() -> None:
     (8, 8, "100 (63 to 100) %"), (8, 12, "66.7 (35 to 90) %"), (37, 40, "92.5 (80 to 98) %"),
     (900, 1000, "90.0 (88.0 to 91.8) %"), (8, 16, "50 ± 25 %"), (0, 4, "0 (0 to 60) %"),
 ])  # fmt: skip
-def test_a_share_has_both_ends_of_its_interval_unless_both_sides_are_alike(right: int, of: int, text: str) -> None:
+def test_a_share_with_unequal_sides_shows_both_ends(right: int, of: int, text: str) -> None:
     assert quantity_text(proportion(right, of, "counted"), "percent") == text
 
 
-def test_a_change_with_a_wider_side_has_both_ends() -> None:
+def test_an_asymmetric_change_shows_both_ends() -> None:
     assert report_format.signed(Quantity(0.05, "1", limits=(-0.02, 0.08)), "percent") == "+5.0 (-2.0 to 8.0) %"

@@ -54,7 +54,7 @@ class Tags(HTMLParser):
 # ---- simulated, incomplete, refused -------------------------------------------------------
 
 
-def test_simulated_is_said_once_for_the_page_and_in_every_picture(simulated: dict[str, bytes]) -> None:
+def test_simulated_is_marked_on_page_and_pictures(simulated: dict[str, bytes]) -> None:
     page = simulated["report.html"].decode()
     assert "<title>SIMULATED" in page
     assert page.count("<b>SIMULATED</b>") == page.count('class="watermark"') == 1
@@ -81,7 +81,7 @@ ENDED = (
 
 
 @pytest.mark.parametrize(("stop", "error", "said"), ENDED)
-def test_incomplete_recording_says_why(stop: Any, error: Any, said: str, tmp_path: Any) -> None:
+def test_an_incomplete_run_states_why(stop: Any, error: Any, said: str, tmp_path: Any) -> None:
     run = SimpleNamespace(stop=stop, error=error, truncated=(), path=tmp_path)
     files = render(cast(Any, run), without_pictures(made_up(complete=False)))
     for name in ("report.html", "report.md"):
@@ -89,7 +89,7 @@ def test_incomplete_recording_says_why(stop: Any, error: Any, said: str, tmp_pat
         assert said in files[name].decode()
 
 
-def test_an_incomplete_result_says_so_without_its_recording() -> None:
+def test_an_incomplete_result_is_marked_without_a_run() -> None:
     result = without_pictures(made_up(complete=False))
     assert b"did not end as planned" in render(None, result)["report.html"]
     assert "INCOMPLETE RECORDING" in printed(result)
@@ -102,7 +102,7 @@ def test_refusals_come_with_their_remedy(simulated: dict[str, bytes]) -> None:
     assert 'class="card refused"' in simulated["report.html"].decode()
 
 
-def test_what_nobody_stated_is_said_to_be_unstated(simulated: dict[str, bytes]) -> None:
+def test_unstated_uncertainty_is_reported(simulated: dict[str, bytes]) -> None:
     for name in ("report.html", "report.md"):
         assert "instrument uncertainty not stated" in simulated[name].decode()
         assert "fan, core" in simulated[name].decode()
@@ -139,7 +139,7 @@ def test_markdown_tables_keep_their_columns(hostile: dict[str, bytes]) -> None:
     assert all(0 in pair or pair[0] == pair[1] for pair in itertools.pairwise(bars))
 
 
-def test_page_needs_nothing_from_elsewhere() -> None:
+def test_the_page_loads_nothing_external() -> None:
     result = made_up()
     result = replace(result, series=replace(result.series, stream=made_up_stream()))
     page = re.sub(r'xmlns(:\w+)?="[^"]*"', "", render(None, result)["report.html"].decode())
@@ -189,7 +189,7 @@ def test_odd_execution_times_are_drawn(times: list[float]) -> None:
 # ---- files --------------------------------------------------------------------------------
 
 
-def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
+def test_nan_is_hidden_and_json_stays_strict() -> None:
     result = made_up()
     bad = {
         FigureKey("active_power_w"): q(math.nan, "W", 1e-6),
@@ -205,7 +205,7 @@ def test_not_a_number_stays_out_of_sight_and_json_strict() -> None:
     assert "n/a" in printed(replace(result, quantities=Figures(bad)))
 
 
-def test_files_hold_the_same_bytes_whatever_stood_in_their_place(simulated: dict[str, bytes], tmp_path: Any) -> None:
+def test_rewritten_files_have_the_same_bytes(simulated: dict[str, bytes], tmp_path: Any) -> None:
     (tmp_path / "report.html").write_text("an older page")
     assert {str(p.relative_to(tmp_path)): p.read_bytes() for p in write(made_up(), tmp_path)} == simulated
 
@@ -229,7 +229,7 @@ def failing() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
-def test_a_file_has_every_rule_and_the_failed_ones_first(failing: dict[str, str], name: str) -> None:
+def test_failed_rules_are_listed_first(failing: dict[str, str], name: str) -> None:
     at = [failing[name].index(rule) for rule in ("p99 of latency", "shortest idle", "the run", "duration", "runs for")]
     assert at[:2] == sorted(at)[:2]
     assert failing[name].count("✗ fail") == 2
@@ -245,7 +245,7 @@ def test_rules_of_a_session_are_listed_with_their_run() -> None:
     assert [rule.rule for rule in verdict.passed] == ["the run", KEPT.rule, WHOLE.rule, one.rule]
 
 
-def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() -> None:
+def test_equal_rules_of_several_runs_are_shown_once() -> None:
     runs = ("accuracy", "power-1", "power-2", "power-3")
     everywhere = [Finding(f"{run}: device and meters", "simulator", "hardware", False) for run in runs]
     in_some = [Finding(f"{run}: idle", "1 s", "at least 2 s", False) for run in runs[1:]]
@@ -260,7 +260,7 @@ def test_what_is_the_same_in_several_runs_is_said_once_and_counted_for_each() ->
     ]
 
 
-def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
+def test_a_terminal_shows_only_the_failed_rules() -> None:
     lines = printed(judged(LATE, KEPT, IDLE, WHOLE)).split("\n")
     assert lines[1:4] == [
         "✗ INVALID by quick, never submittable: 2 of 5 rules failed",
@@ -270,7 +270,7 @@ def test_a_terminal_has_one_line_and_then_the_failed_rules() -> None:
     assert "duration" not in "".join(lines[:6])
 
 
-def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
+def test_a_passed_submittable_set_is_plainly_valid() -> None:
     result = judged(KEPT, submittable=True, simulated=False)
     assert printed(result).startswith("run-core\n✓ VALID by quick: 2 rules passed\n")
     for name in ("report.html", "report.md"):
@@ -280,12 +280,12 @@ def test_a_passed_set_to_submit_by_is_valid_without_a_caveat() -> None:
         assert "submission report" in text
 
 
-def test_no_report_is_a_submission_of_what_was_simulated_or_not_to_submit_by() -> None:
+def test_simulated_or_unsubmittable_reports_are_no_submissions() -> None:
     for result in (judged(submittable=True), judged(simulated=False), without_pictures(made_up(simulated=False))):
         assert b"submission report" not in render(None, result)["report.html"]
 
 
-def test_without_rules_there_is_no_verdict() -> None:
+def test_a_run_without_rules_is_unjudged() -> None:
     files = render(None, without_pictures(made_up()))
     assert b"VALID" not in files["report.md"]
     assert not re.search(rb"VALID", files["report.html"])
@@ -297,7 +297,7 @@ def test_without_rules_there_is_no_verdict() -> None:
 NOTED = replace(made_up(), findings=tuple(note(f"something to know, number {k}") for k in range(20)))
 
 
-def test_the_first_screen_is_short_and_has_the_figures_with_their_intervals() -> None:
+def test_the_first_screen_is_short_with_intervals() -> None:
     lines = printed(NOTED).splitlines()
 
     assert len(lines) <= 15

@@ -60,14 +60,14 @@ def texts(svg: bytes) -> str:
 
 
 @given(parts=st.integers(1, 40), scenes=st.integers(1, 20), answers=st.integers(1, 300), seed=st.integers(0, 99))
-def test_shares_of_time_right_add_up_over_adjacent_parts(parts: int, scenes: int, answers: int, seed: int) -> None:
+def test_time_shares_of_right_answers_add_up(parts: int, scenes: int, answers: int, seed: int) -> None:
     stream = made_up_stream(scenes=scenes, answers=answers, total_s=10.0 + seed)
     edges_s = np.linspace(stream.begin_s, stream.end_s, parts + 1)
     assert np.average(right_share(stream, edges_s), weights=np.diff(edges_s)) == pytest.approx(time_right(stream))
 
 
 @pytest.mark.parametrize("answers", [120, 20_000])
-def test_probability_over_a_scene_is_the_mean_of_what_was_said(answers: int) -> None:
+def test_the_shown_probability_is_the_time_weighted_mean(answers: int) -> None:
     stream = made_up_stream(answers=answers)
     shown = shown_of(stream)
     assert len(shown.knots) * len(shown.rows) <= 6000
@@ -77,7 +77,7 @@ def test_probability_over_a_scene_is_the_mean_of_what_was_said(answers: int) -> 
     assert np.all(shown.mean <= shown.most + 1e-9)
 
 
-def test_thinning_keeps_the_extremes_and_holds_an_answer_until_the_next() -> None:
+def test_thinning_keeps_extremes_and_holds_answers() -> None:
     stream = made_up_stream(answers=20_000)
     stream.probability[7000] = [1.0, 0.0, 0.0, 0.0]
     stream.probability[7001:] = 0.25
@@ -89,7 +89,7 @@ def test_thinning_keeps_the_extremes_and_holds_an_answer_until_the_next() -> Non
     assert np.all(shown.mean[pause] == pytest.approx(0.25))
 
 
-def test_a_stream_draws_its_scenes_its_answers_and_its_power() -> None:
+def test_a_stream_is_drawn_with_scenes_and_power() -> None:
     said = texts(draw(streamed(made_up_stream(), metered=True))["stream"])
     for name in ("airport", "bus", "park", "right", "wrong", "power, µW", "idle", "average", "until recognised"):
         assert name in said
@@ -115,7 +115,7 @@ def test_odd_streams_are_drawn_or_left_out() -> None:
         ET.fromstring(draw(streamed(odd))["stream"])
 
 
-def test_the_table_of_a_stream_gives_every_answer_back() -> None:
+def test_the_table_of_a_stream_has_every_answer() -> None:
     stream = replace(made_up_stream(), scene=("a,b", *made_up_stream().scene[1:]))
     rows = list(csv.DictReader(io.StringIO(stream_csv(stream).decode())))
     assert [float(row["time_s"]) for row in rows] == pytest.approx(stream.at_s.tolist(), abs=1e-9)
@@ -127,7 +127,7 @@ def test_the_table_of_a_stream_gives_every_answer_back() -> None:
         assert found == pytest.approx(stream.probability[:, k].tolist(), abs=1e-9)
 
 
-def test_the_table_is_beside_the_figures_and_goes_with_the_stream(tmp_path: Any) -> None:
+def test_the_stream_table_is_written_or_removed(tmp_path: Any) -> None:
     write(streamed(made_up_stream()), tmp_path)
     table = tmp_path / "figures" / "stream.csv"
     assert table.read_bytes() == stream_csv(made_up_stream())
@@ -137,7 +137,7 @@ def test_the_table_is_beside_the_figures_and_goes_with_the_stream(tmp_path: Any)
     assert not (tmp_path / "figures" / "stream.svg").exists()
 
 
-def test_names_in_the_table_obey_nothing() -> None:
+def test_names_in_the_table_are_escaped() -> None:
     stream = replace(made_up_stream(scenes=1, answers=2), scene=(HOSTILE,))
     assert next(csv.DictReader(io.StringIO(stream_csv(stream).decode())))["scene"] == clean(HOSTILE)
 
@@ -145,7 +145,7 @@ def test_names_in_the_table_obey_nothing() -> None:
 # ---- how long answers took ----------------------------------------------------------------
 
 
-def test_latency_shows_its_bound_and_what_went_past_it() -> None:
+def test_latency_is_drawn_with_its_bound() -> None:
     said = texts(draw(served(range(10), [0.05] * 9 + [0.2], latency_bound_s=0.1))["service"])
     assert "bound 100 ms" in said
     assert "n = 10, 1 over the bound" in said
@@ -168,7 +168,7 @@ def test_latency_shows_the_intervals_of_the_figures() -> None:
 
 
 @pytest.mark.parametrize(("options", "word"), [({"deadline_s": 0.5}, "500"), ({"stride_s": 0.25}, "250"), ({}, "")])
-def test_a_deadline_is_the_stride_unless_one_is_given(options: dict[str, float], word: str) -> None:
+def test_the_default_deadline_is_the_stride(options: dict[str, float], word: str) -> None:
     said = texts(draw(served([1.0, 2.0], [0.1, 0.2], **options))["service"])
     assert (f"deadline {word} ms" in said) == bool(word)
     assert ("over the" in said) == bool(word)
@@ -187,7 +187,7 @@ def test_latencies_of_any_kind_are_drawn(took: Any, bound_s: float | None) -> No
 # ---- solves -------------------------------------------------------------------------------
 
 
-def test_solves_show_how_many_came_how_close() -> None:
+def test_solves_are_drawn_by_gap() -> None:
     near = solve([0.0, 0.1, 0.2], [0.0, -30.0, -40.0], official=-40.0)
     far = solve([0.0], [-20.0], -20.0, official=-40.0)
     said = texts(draw(solved(near, far))["solver"])
@@ -207,7 +207,7 @@ def test_solves_of_any_kind_are_drawn(solves: list[Solve]) -> None:
     assert len(svg) < 300_000
 
 
-def test_nothing_to_draw_is_no_picture() -> None:
+def test_empty_data_draw_no_picture() -> None:
     assert "service" not in draw(served([], []))
     assert "layers" not in draw(counted(0))
     assert "solver" not in draw(solved())
@@ -228,7 +228,7 @@ def counted(connections: int, name: str = "part") -> Result:
 
 
 @pytest.mark.parametrize("connections", [1, 3, 40])
-def test_each_connection_tells_its_operations_and_the_largest_are_kept(connections: int) -> None:
+def test_the_largest_connections_show_their_operations(connections: int) -> None:
     told = texts(draw(counted(connections))["layers"])
     for k in range(connections - 8 if connections > 8 else 0, connections):
         assert f"part {k}: {k} of {100 * (k + 1):,}" in told
@@ -242,7 +242,7 @@ def test_names_of_layers_are_shown_as_text() -> None:
 # ---- pictures of a fixed form -------------------------------------------------------------
 
 
-def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
+def test_a_budget_of_one_source_has_no_bar() -> None:
     one = replace(q(0.9, "1"), components=(Component("finite sample", 0.02),))
     figures = Figures({FigureKey("accuracy"): one, FigureKey("execution_time_s"): q(0.9, "s", 0.002)})
     svg = draw(replace(without_pictures(made_up()), quantities=figures))["budget"]
@@ -250,7 +250,7 @@ def test_a_figure_of_one_source_is_a_line_and_no_bar() -> None:
     assert svg.count(b"<rect") == 4  # two parts of one bar, and their legend
 
 
-def test_a_line_breaks_where_a_point_is_not_a_number() -> None:
+def test_a_line_breaks_at_nan() -> None:
     sheet = Sheet("two stretches")
     sheet.path(np.arange(6.0), np.array([1.0, 2.0, np.nan, 3.0, np.nan, np.nan]), "#000000")
     assert 'd="M0.0 1.0L1.0 2.0M3.0 3.0"' in sheet.svg({False}).decode()
@@ -263,14 +263,14 @@ def test_ticks_are_round_numbers(low: float, high: float, said: list[float]) -> 
     assert ticks(low, high) == pytest.approx(said)
 
 
-def test_neighbouring_ticks_are_told_apart_and_their_texts_fit() -> None:
+def test_close_ticks_have_distinct_labels() -> None:
     sheet = Sheet("a slight change")
     across, _ = sheet.panel((0.0, 1.0), (1000.0, 1000.001), 100.0, "time")
     assert {"1,000.0005", "1,000.001"} <= set(texts(sheet.svg({False})).split())
     assert across(0.0) > 10 * DIGIT
 
 
-def test_a_span_too_short_to_see_is_a_line() -> None:
+def test_a_very_short_span_is_a_line() -> None:
     series = replace(made_up().series, phase_windows_s={"inference": np.array([[20.0, 20.00001]])})
     svg = power_figure(series)
     assert svg is not None

@@ -44,19 +44,19 @@ def ticks(svg: str) -> set[str]:
     return set(re.findall(r">([^<>\s]+)</text>", svg))
 
 
-def test_without_a_wish_it_shows_energy_against_the_key_with_most_values() -> None:
+def test_the_default_axes_are_energy_and_the_longest_key() -> None:
     svg = drawn(table([1, 2, 3], ["a", "b", "c", "d"]))
     assert "Energy per inference against rate, 12 cells, 95 % intervals" in svg
     assert [f"load = {name}" in svg for name in "abcde"] == [True, True, True, True, False]
 
 
-def test_its_title_counts_the_cells_that_are_invalid() -> None:
+def test_the_title_counts_invalid_cells() -> None:
     rows = table([1, 2, 3])
     rows[1]["verdict"] = "INVALID by quick"
     assert "3 cells, 1 of them INVALID, 95 % intervals" in drawn(rows)
 
 
-def test_it_shows_what_is_asked_for() -> None:
+def test_chosen_axes_are_drawn() -> None:
     svg = drawn(table([1, 2, 3], ["a", "b"]), "execution_time_s", "load")
     assert "against load" in svg
     assert {"a", "b"} <= ticks(svg)
@@ -79,7 +79,7 @@ def test_cells_without_the_figure_are_left_out() -> None:
     assert sweep_figure([{"rate": 1, "simulated": None}], ("rate",), {}, None, None) is None
 
 
-def test_a_quantity_may_be_drawn_against_another_along_the_key_that_moves_it() -> None:
+def test_two_quantities_may_be_drawn_against_each_other() -> None:
     svg = drawn(table([1, 2, 3], ["a", "b"]), "energy_per_inference_j", "execution_time_s")
     assert "against Execution time, mean (s)" in svg
     assert {"load = a", "load = b"} <= set(re.findall(r">([^<>]+)</text>", svg))
@@ -88,19 +88,19 @@ def test_a_quantity_may_be_drawn_against_another_along_the_key_that_moves_it() -
     assert {"load = a", "load = c"} <= set(re.findall(r">([^<>]+)</text>", fewer))
 
 
-def test_what_was_simulated_in_part_is_reported_line_by_line() -> None:
+def test_simulated_lines_are_marked() -> None:
     rows = [row | {"simulated": row["load"] == "b"} for row in table([1, 2, 3], ["a", "b"])]
     texts = re.findall(r">([^<>]+)</text>", drawn(rows, None, "rate"))
     assert {"load = a", "load = b (SIMULATED)", "SIMULATED in part"} <= set(texts)
     assert "SIMULATED" not in texts
 
 
-def test_repetitions_alone_are_drawn_one_after_the_other() -> None:
+def test_repetitions_are_drawn_in_sequence() -> None:
     assert "against repetition" in drawn([row | {"repetition": k} for k, row in enumerate(table([5, 5, 5]))])
 
 
 @pytest.mark.parametrize(("plot", "against"), [("joy", None), (None, "moon"), (None, "latency_p99_s")])
-def test_what_is_not_in_the_table_is_named(plot: str | None, against: str | None) -> None:
+def test_an_unknown_column_is_named(plot: str | None, against: str | None) -> None:
     error = raised(UsageError, drawn, table([1, 2]), plot, against, says=r"is not in the table\. Known: ")
     assert error.value in (plot, against)
 
@@ -160,14 +160,14 @@ def test_a_line_simulated_in_part_says_so() -> None:
     assert picture is not None and "(SIMULATED in part)" in picture.decode()
 
 
-def test_a_long_name_is_not_cut_off_where_it_tells_lines_apart() -> None:
+def test_long_names_keep_their_distinct_ends() -> None:
     folder = "/a/long/way/to/some/folder/far/away/from/here"
     rows = [row | {"file": f"{folder}/{row['device']}"} for row in solved(accuracy=0.5)]
     found = texts(rows, FIGURES, ("file", "timeout_s"))
     assert len({text for text in found if text.endswith(DEVICES)}) == 3
 
 
-def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
+def test_common_targets_are_lines_beside_costs() -> None:
     rows = solved(cost_mean=-90.0, target_official_mean=-105.0, target_best_known_mean=-115.0)
     targets = [FigureKey("target_{target}_mean", target=target) for target in ("official", "best_known")]
     figures = COST | {str(key): key for key in targets}
@@ -180,12 +180,12 @@ def test_targets_are_lines_beside_costs_where_all_cells_have_the_same() -> None:
     ([10, 25, 50, 100], True), ([0.01, 0.05, 0.1, 0.25], True), ([1, 10], False), (list(range(10, 101, 10)), False),
     ([200, 400, 1000], False), ([0, 1, 10, 100], False), ([1, 100], True),
 ])  # fmt: skip
-def test_an_axis_is_logarithmic_over_a_decade_of_even_factors(values: list[float], logarithmic: bool) -> None:
+def test_an_axis_is_logarithmic_for_even_factors(values: list[float], logarithmic: bool) -> None:
     assert sweep_axes.logarithmic(values) == logarithmic
 
 
 @given(st.floats(0, 10), st.floats(0, 100), st.sampled_from(["active_power_w", "latency_mean_s", "feasible_share"]))
-def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: float, name: str) -> None:
+def test_intervals_stay_within_the_quantity_bounds(value: float, half: float, name: str) -> None:
     unit = CATALOGUE[name].unit
     value = min(value, 1.0) if unit == "1" else value
     drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
@@ -195,6 +195,6 @@ def test_an_interval_does_not_go_where_the_quantity_cannot(value: float, half: f
 
 
 @pytest.mark.parametrize("name", ["gap_{target}_mean", "cost_mean", "dynamic_power_w"])
-def test_what_may_be_negative_keeps_its_whole_interval(name: str) -> None:
+def test_a_signed_quantity_keeps_its_interval(name: str) -> None:
     drawn = sweep_axes.Drawn(name, "k", 1.0, {}, sweep_axes.bounds(CATALOGUE[name]))
     assert drawn.interval({name: 0.1, f"{name}.interval_95": (-0.4, 0.6)})[1:] == (-0.4, 0.6)

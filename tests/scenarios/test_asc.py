@@ -23,7 +23,7 @@ from tests.support.raised import raised
 # ---- the synthetic workload ---------------------------------------------------------------
 
 
-def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
+def test_the_default_is_120_balanced_synthetic_samples() -> None:
     workload = asc.open_workload()
     samples = list(workload.samples)
     assert len(samples) == 120
@@ -32,7 +32,7 @@ def test_without_data_there_are_120_balanced_synthetic_samples() -> None:
     assert len(workload.digest_sha256) == 64
 
 
-def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
+def test_a_synthetic_sample_follows_its_seed() -> None:
     sample = asc.open_workload(samples=6, sample_seed=2000, audio_hz=8000).samples[5]
     assert sample.seed == 2005
     assert sample.label == "street_traffic"
@@ -40,7 +40,7 @@ def test_a_synthetic_sample_is_the_scene_of_its_seed() -> None:
     assert np.array_equal(sample.payload, synthesize("street_traffic", 2005, 1.0, 8000.0))
 
 
-def test_test_seeds_are_no_training_seeds() -> None:
+def test_test_and_training_seeds_differ() -> None:
     assert all(s.seed not in asc.TRAINING_SEEDS for s in asc.open_workload().samples)
     assert asc.open_workload().details["unseen"] is True
     assert raised(UsageError, asc.open_workload, sample_seed=1999).field == "sample_seed"
@@ -53,7 +53,7 @@ def test_the_train_split_uses_training_seeds_only() -> None:
     raised(UsageError, asc.open_workload, split="train", samples=4001)
 
 
-def test_the_digest_follows_what_is_streamed() -> None:
+def test_the_digest_follows_the_samples() -> None:
     digests = [
         asc.open_workload(samples=8).digest_sha256,
         asc.open_workload(samples=9).digest_sha256,
@@ -73,7 +73,7 @@ def test_the_digest_follows_what_is_streamed() -> None:
     ({"audio_hz": 16000.5}, "audio_hz"), ({"split": "dev"}, "split"),
     ({"clipped_limit": float("nan")}, "clipped_limit"),
 ])  # fmt: skip
-def test_an_option_that_cannot_be_meant_is_refused(options: dict[str, object], field: str) -> None:
+def test_an_impossible_option_is_refused(options: dict[str, object], field: str) -> None:
     error = raised(UsageError, asc.open_workload, **options)
     assert error.field == field and error.remedy
 
@@ -98,7 +98,7 @@ def test_sequences_join_slices_of_one_scene() -> None:
     assert np.array_equal(first.payload, np.concatenate(airports[:5]))
 
 
-def test_leftovers_are_joined_without_a_label_and_the_rest_is_dropped() -> None:
+def test_leftovers_are_joined_without_a_label_or_dropped() -> None:
     joined = asc.open_workload(samples=26).sequences(4)
     assert [s.label for s in joined.samples].count(None) == 2
     assert joined.samples[-1].label is None
@@ -113,7 +113,7 @@ def test_sequences_have_their_own_digest() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1.5, float("nan"), float("inf"), 9])
-def test_a_length_that_cannot_be_joined_is_refused(seconds: float) -> None:
+def test_an_impossible_sequence_length_is_refused(seconds: float) -> None:
     assert raised(UsageError, asc.open_workload(samples=8).sequences, seconds).field == "seconds"
 
 
@@ -141,7 +141,7 @@ def log_bands(scene: np.ndarray) -> np.ndarray:
     return np.concatenate([logs.mean(axis=0), logs.std(axis=0), [1.0]])
 
 
-def test_scenes_are_neither_trivial_nor_hopeless_for_a_linear_readout() -> None:
+def test_scenes_are_of_medium_difficulty_for_a_linear_readout() -> None:
     labels = np.arange(300) % 4
     bands = np.stack([log_bands(synthesize(CLASSES[k], i)) for i, k in enumerate(labels)])
     weights = np.linalg.lstsq(bands[:200], np.eye(4)[labels[:200]], rcond=None)[0]
@@ -220,7 +220,7 @@ def test_no_scene_is_followed_by_one_like_it(seed: int, scene_s: float) -> None:
     assert all(part.label == scene.label for scene in heard for part in scene.slices)
 
 
-def test_frames_are_the_same_for_the_same_seed_and_other_for_another() -> None:
+def test_frames_are_determined_by_the_seed() -> None:
     one, again, other = (stream(1.0, 0.5, 2.0, 20.0, seed) for seed in (3, 3, 4))
     assert [f.label for f in one] == [f.label for f in again]
     assert all(np.array_equal(a.payload, b.payload) for a, b in zip(one, again, strict=True))
@@ -242,7 +242,7 @@ def test_frames_are_a_sequence() -> None:
     ({"window_s": 0.001}, "window_s"), ({"stride_s": 0.0}, "stride_s"), ({"scene_s": -1.0}, "scene_s"),
      ({"stride_s": float("nan")}, "stride_s"), ({"window_s": float("inf")}, "window_s"),
 ])  # fmt: skip
-def test_lengths_that_make_no_stream_are_refused_by_name(change: dict[str, Any], field: str) -> None:
+def test_impossible_stream_lengths_are_refused(change: dict[str, Any], field: str) -> None:
     lengths: dict[str, Any] = {"window_s": 1.0, "stride_s": 0.5, "scene_s": 2.0, "duration_s": 5.0} | change
     error = raised(UsageError, stream, **lengths)
     assert (error.field, bool(error.remedy)) == (field, True)

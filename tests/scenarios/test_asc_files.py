@@ -84,7 +84,7 @@ def test_the_test_split_is_every_other_clip_of_device_a(tau: Path) -> None:
     assert len(training.samples) == 36 and {s.id.split("-")[3] for s in training.samples} == {"0", "1", "2"}
 
 
-def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
+def test_a_slice_is_one_second_of_its_clip(tau: Path) -> None:
     sample = next(s for s in opened(tau).samples if s.id.endswith("park-lisbon-3-3-a.wav:1"))
     whole, _ = sf.read(tau / "audio" / "park-lisbon-3-3-a.wav", dtype="float32")
     assert sample.payload.dtype == np.float32
@@ -92,7 +92,7 @@ def test_a_slice_is_that_second_of_its_clip(tau: Path) -> None:
     assert str(sample.cut_from).endswith("park-lisbon-3-3-a.wav")
 
 
-def test_a_changed_payload_does_not_change_the_next_one(tau: Path) -> None:
+def test_changing_a_payload_leaves_the_next_load_intact(tau: Path) -> None:
     samples = opened(tau).samples
     samples[0].payload[:] = 0
     assert np.any(samples[0].payload)
@@ -106,7 +106,7 @@ def test_a_whole_set_with_the_wrong_count_is_refused(tau: Path, monkeypatch: pyt
     assert "99" in error.message
 
 
-def test_a_part_of_the_set_says_that_it_is_partial(tau: Path) -> None:
+def test_a_partial_set_is_recorded_as_partial(tau: Path) -> None:
     (tau / "audio" / "bus-lisbon-0-0-a.wav").unlink()  # of the other split
     assert (opened(tau).details["partial"], len(opened(tau).samples)) == (True, 24)
     (tau / "audio" / "bus-lisbon-4-4-a.wav").unlink()
@@ -143,7 +143,7 @@ FOLD = "evaluation_setup/fold1_"
     (f"{FOLD}train.csv", "", None, "fold1_train.csv", None, ""),
     ("meta.csv", "", "\udcff\udcfe\0", "meta.csv", None, "Save it as UTF-8"),
 ])  # fmt: skip
-def test_lists_that_cannot_be_used_are_refused(
+def test_unusable_lists_are_refused(
     tau: Path, file: str, old: str, new: str | None, field: str, value: str | None, said: str
 ) -> None:
     """A column that is missing, a label against a name, a clip in both folds or in one only, no file, and no text."""
@@ -166,7 +166,7 @@ def test_opening_refuses_a_clip_that_is_cut_or_clipped(tau: Path) -> None:
     assert len(opened(tau, clipped_limit=1.0).samples) == 24
 
 
-def test_other_bytes_are_another_digest(tau: Path) -> None:
+def test_changed_audio_changes_digest(tau: Path) -> None:
     before = opened(tau).digest_sha256
     write_audio(tau / "audio" / "park-lisbon-3-3-a.wav", seed=99)
     assert opened(tau).digest_sha256 != before
@@ -181,7 +181,7 @@ def test_a_subset_is_balanced_seeded_and_recorded(tau: Path) -> None:
     assert first.digest_sha256 != other.digest_sha256
 
 
-def test_a_subset_takes_more_of_others_where_a_class_runs_out(tau: Path) -> None:
+def test_a_subset_fills_a_small_class_with_others(tau: Path) -> None:
     for clip in (tau / "audio").glob("bus-lisbon-3-*"):
         clip.unlink()
     assert Counter(s.label for s in opened(tau, samples=19).samples)["bus"] == 3
@@ -205,14 +205,14 @@ def write_folder(root: Path, column: str = "filename") -> Path:
 
 
 @pytest.mark.parametrize("column", ["filename", "file", "clip"])
-def test_a_folder_with_labels_has_the_classes_it_lists(tmp_path: Path, column: str) -> None:
+def test_a_folder_has_the_classes_of_its_list(tmp_path: Path, column: str) -> None:
     workload = opened(write_folder(tmp_path, column))
     assert workload.details["classes"] == ["rain", "sea"]
     assert workload.details["counts"] == {"rain": 4, "sea": 2}
     assert all(s.payload.shape == (RATE_HZ,) for s in workload.samples)
 
 
-def test_a_clip_that_a_list_leaves_out_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unlisted_clip_is_named_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     root = write_folder(tmp_path)
     write_audio(root / "wind-1.wav", 1.0)
 
@@ -220,7 +220,7 @@ def test_a_clip_that_a_list_leaves_out_is_named_and_counted(tmp_path: Path, caps
     assert "1 clip is not in labels.csv and is not used, such as wind-1.wav" in capsys.readouterr().err
 
 
-def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_path: Path) -> None:
+def test_missing_listed_files_are_counted(tmp_path: Path) -> None:
     root = write_folder(tmp_path)
     (root / "rain-2.wav").unlink()
     (root / "sea-1.wav").unlink()
@@ -235,7 +235,7 @@ def test_listed_files_that_are_missing_are_counted_and_the_first_is_named(tmp_pa
     ("sea-1.wav,sea", "sea-1.wav,", "no label"), ("rain-2.wav", "rain-1.wav", "twice"),
     ("rain-2.wav", "../rain-2.wav", "outside"), ("sea-1.wav", "short.wav", "too short"),
 ])  # fmt: skip
-def test_a_list_that_cannot_be_used_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
+def test_an_unusable_list_is_refused(tmp_path: Path, old: str, new: str, word: str) -> None:
     root = write_folder(tmp_path)
     write_audio(root / "short.wav", 0.9)
     edited(root / "labels.csv", old, new)
@@ -263,7 +263,7 @@ def clips_of(workload: asc.AscWorkload) -> set[str]:
 
 
 @pytest.mark.parametrize("folds", [2, 3, 4])
-def test_each_clip_is_tested_in_one_fold_and_never_trained_on_there(tmp_path: Path, folds: int) -> None:
+def test_each_clip_is_tested_in_exactly_one_fold(tmp_path: Path, folds: int) -> None:
     root, tested = write_takes(tmp_path), Counter[str]()
     for k in range(1, folds + 1):
         own, rest = (clips_of(opened(root, split=split, fold=f"{k}/{folds}")) for split in ("test", "train"))
@@ -274,7 +274,7 @@ def test_each_clip_is_tested_in_one_fold_and_never_trained_on_there(tmp_path: Pa
     assert set(tested.values()) == {1}
 
 
-def test_folds_are_no_clips_of_one_label_alone(tmp_path: Path) -> None:
+def test_a_fold_holds_clips_of_every_label(tmp_path: Path) -> None:
     workload = opened(write_takes(tmp_path), fold="2/4")
     assert workload.details["counts"] == {"rain": 2, "sea": 1}
     assert (workload.details["fold"], workload.details["split"]) == ("2/4", "test")
@@ -282,11 +282,11 @@ def test_folds_are_no_clips_of_one_label_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fold", ["0/4", "5/4", "1/1", "1", "a/b", "1/5", "1/4/2"])
-def test_a_fold_that_cannot_be_made_is_refused(tmp_path: Path, fold: str) -> None:
+def test_an_impossible_fold_is_refused(tmp_path: Path, fold: str) -> None:
     assert raised(UsageError, opened, write_takes(tmp_path), fold=fold).field == "fold"
 
 
-def test_data_with_splits_of_their_own_have_no_folds(tau: Path) -> None:
+def test_data_with_fixed_splits_have_no_folds(tau: Path) -> None:
     for data in (str(tau), None):
         raised(UsageError, asc.open_workload, says="fold", data=data, fold="1/4")
 

@@ -28,7 +28,7 @@ def broken(workload: Workload, scenario: str, **options: Any) -> set[str]:
     return {check.rule.removeprefix("benchmark: ") for check in checks if not check.ok}
 
 
-def test_qubo_off_the_grid_on_tuning_seeds_breaks_each_rule_by_its_name() -> None:
+def test_a_qubo_off_the_grid_breaks_each_grid_rule() -> None:
     workload = open_qubo(nodes=60, density=0.07, seeds="0-2")
     found = broken(workload, "optimization", timeout_s=0.007, solves=3, to_gap=0.2)
     assert found == {
@@ -42,13 +42,13 @@ def test_eight_samples_of_the_training_split_break_three_rules() -> None:
 
 
 @pytest.mark.parametrize("nodes", [25, 50, 10_000])
-def test_what_a_workload_declares_is_what_the_rig_holds(nodes: int) -> None:
+def test_declared_benchmarks_equal_the_stored_ones(nodes: int) -> None:
     for opened in (open_asc(samples=8, audio_hz=1000), open_qubo(nodes=nodes, density=0.01, seeds="5-9")):
         assert opened.benchmark is not None and as_held(opened.benchmark) == opened.benchmark
 
 
 @pytest.mark.parametrize("declared", [(8,), ()])
-def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(declared: tuple[int, ...]) -> None:
+def test_declared_limits_do_not_replace_those_of_a_known_benchmark(declared: tuple[int, ...]) -> None:
     """Otherwise a recording that states both its findings and its limits would always be VALID."""
     opened = open_asc(samples=8, audio_hz=1000)
     assert opened.benchmark is not None
@@ -64,11 +64,11 @@ def test_limits_of_ones_own_do_not_hold_under_the_name_of_a_known_benchmark(decl
 @pytest.mark.parametrize("name", [
     ASC.replace(" ", "  ", 1), ASC.replace(" ", "\u00a0"), ASC.upper(), ASC.replace("e", "\u0435"), f"\u200b{ASC}",
 ])  # fmt: skip
-def test_a_name_that_reads_alike_is_that_of_the_known_benchmark(name: str) -> None:
+def test_a_look_alike_name_has_the_known_limits(name: str) -> None:
     assert limits_of(Benchmark(name, Parameter((), ()), {})) is not None
 
 
-def test_qubo_with_announced_seeds_and_proven_targets_keeps_every_rule(tmp_path: Path) -> None:
+def test_announced_seeds_and_proven_targets_keep_every_rule(tmp_path: Path) -> None:
     file = str(proven_targets(tmp_path / "targets.json"))
     workload = open_qubo(nodes=SMALL, density=DENSITY, seeds="5-9", announced=True, targets=file)
     assert broken(workload, "optimization") == set()
@@ -82,7 +82,7 @@ def test_the_six_timeouts_are_allowed(timeout_s: float) -> None:
     assert "option timeout_s" not in broken(open_qubo(nodes=10), "optimization", timeout_s=timeout_s)
 
 
-def test_the_sizes_go_on_in_their_progression() -> None:
+def test_sizes_continue_the_progression() -> None:
     assert qubo_sizes(10) == NODES
     assert qubo_sizes(10_000) == (*NODES, 10_000)
     assert 30_000 not in qubo_sizes(30_000)
@@ -90,18 +90,18 @@ def test_the_sizes_go_on_in_their_progression() -> None:
 
 
 @pytest.mark.parametrize("nodes", [25, 50])
-def test_the_published_targets_are_by_the_rule_for_their_size(nodes: int) -> None:
+def test_published_targets_follow_the_rule_for_their_size(nodes: int) -> None:
     for density in DENSITIES:
         assert "target" not in broken(open_qubo(nodes=nodes, density=density), "optimization")
 
 
-def test_a_workload_keeps_its_benchmark_when_it_is_joined_to_sequences() -> None:
+def test_a_joined_workload_keeps_its_benchmark() -> None:
     opened = open_asc(samples=8, audio_hz=1000)
     assert opened.sequences(2.0).benchmark == opened.benchmark
 
 
 @pytest.mark.parametrize("driver", ["cpu_mis", "cpu_sa", "cpu_tabu"])
-def test_the_solvers_of_this_computer_outline_what_they_run_and_how_it_is_tuned(driver: str) -> None:
+def test_solvers_of_this_computer_declare_solver_and_tuning(driver: str) -> None:
     """A real session of them can therefore be VALID."""
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     pytest.importorskip("numba", reason="extra qubo is not installed")

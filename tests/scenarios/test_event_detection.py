@@ -37,7 +37,7 @@ def test_a_sample_is_a_time_surface_of_50_ms(tmp_path: Path, kind: str) -> None:
     assert y <= rows.min() and rows.max() < y + 80
 
 
-def test_a_pixel_holds_when_its_last_event_of_a_bin_came() -> None:
+def test_a_pixel_holds_the_time_of_its_last_event() -> None:
     events = np.array([(100_000, 2, 4, 0), (100_000 + 8333, 3, 5, 0), (149_999, 1279, 719, 1)], drive.EVENT)
     made = surface(events, 100_000)
     assert made[0, 2, 1] == 128
@@ -88,7 +88,7 @@ def test_only_a_box_wholly_outside_of_the_picture_is_refused(tmp_path: Path) -> 
         assert raised(DataError, opened, tmp_path, says=r"car_bbox\.npy.* box 5 lies outside").field == "box"
 
 
-def test_a_file_that_is_cut_is_refused(tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
     path = drive.write(tmp_path, 12)
     path.write_bytes(path.read_bytes()[:4000])
     raised(DataError, opened, tmp_path, says=r"car_td\.h5 cannot be used")
@@ -103,7 +103,7 @@ def test_an_events_file_cut_in_the_middle_is_refused(tmp_path: Path, kind: str) 
         assert str(path) in str(raised(DataError, opened, tmp_path, says=why))
 
 
-def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> None:
+def test_a_missing_split_or_box_file_is_refused(tmp_path: Path) -> None:
     raised(DataError, opened, tmp_path, says=r"holds no \.h5")
     drive.write(tmp_path, 12)
     raised(DataError, opened, tmp_path, says="holds no other", files="other")
@@ -112,7 +112,7 @@ def test_a_folder_without_the_split_or_the_boxes_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["evt2", "evt3"])
-def test_raw_times_count_from_the_first_time_word_through_loops_of_the_cameras_counter(kind: str) -> None:
+def test_raw_times_continue_across_counter_loops(kind: str) -> None:
     sent = drive.events(60)
     sent["t"] = 20 * (sent["t"] - sent["t"][0])  # 60 s, where the counter of EVT3 loops every 16.8 s
     for begin_us in (0, 12 << 20, 1 << 24):  # the first time word is at the first event
@@ -148,13 +148,13 @@ def test_unusual_words_of_evt3_are_read() -> None:
     ("% evt 3.0\n% geometry 640x480\n", "its sensor has 640 columns"),
     ("% date 2023-03-29\n", "does not name EVT2 or EVT3"),
 ])  # fmt: skip
-def test_a_raw_file_of_another_encoding_byte_order_or_sensor_is_refused(tmp_path: Path, header: str, why: str) -> None:
+def test_an_unsupported_raw_file_is_refused(tmp_path: Path, header: str, why: str) -> None:
     path = drive.write(tmp_path, 12, "evt3")
     path.write_bytes(drive.raw("evt3", drive.events(12), header=header))
     raised(DataError, opened, tmp_path, says=why)
 
 
-def test_a_dat_of_other_events_is_refused(tmp_path: Path) -> None:
+def test_a_dat_of_another_type_is_refused(tmp_path: Path) -> None:
     path = drive.write(tmp_path, 12, "dat")
     path.write_bytes(path.read_bytes().replace(b"\x0c\x08", b"\x0e\x08", 1))
     raised(DataError, opened, tmp_path, says=r"type and size \(14, 8\)")

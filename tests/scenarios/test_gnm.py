@@ -37,7 +37,7 @@ def by_networkx(nodes: int, density: float, seed: int) -> NDArray[np.int32]:
 @example(2, 1.0, 0)
 @example(2, 0.5, 0)
 @example(64, 0.97, 3)
-def test_the_edges_are_those_of_networkx(nodes: int, density: float, seed: int) -> None:
+def test_edges_match_networkx(nodes: int, density: float, seed: int) -> None:
     edges = gnm_edges(nodes, density, seed).edges
     assert edges.dtype == np.int32 and len(edges) == min(edge_count(nodes, density), nodes * (nodes - 1) // 2)
     assert np.array_equal(edges, by_networkx(nodes, density, seed))
@@ -46,12 +46,12 @@ def test_the_edges_are_those_of_networkx(nodes: int, density: float, seed: int) 
 @pytest.mark.parametrize(
     ("nodes", "density", "seed"), [(255, 0.25, 0), (256, 0.05, 1), (1000, 0.01, 3), (300, 0.996, 0), (400, 1.0, 5)]
 )
-def test_the_edges_of_larger_graphs_are_too(nodes: int, density: float, seed: int) -> None:
+def test_edges_of_larger_graphs_match(nodes: int, density: float, seed: int) -> None:
     assert np.array_equal(gnm_edges(nodes, density, seed).edges, by_networkx(nodes, density, seed))
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64])
-def test_the_size_of_a_chunk_does_not_change_the_edges(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_edges_do_not_depend_on_chunk_size(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     whole = gnm_edges(40, 0.6, 11).edges
     monkeypatch.setattr(gnm, "_CHUNK", chunk)
     assert np.array_equal(gnm_edges(40, 0.6, 11).edges, whole)
@@ -73,7 +73,7 @@ def test_networkx_is_not_needed() -> None:
     (10, 0.0, 0, "density"), (10, -0.1, 0, "density"), (10, 1.01, 0, "density"), (10, float("nan"), 0, "density"),
     (10, float("inf"), 0, "density"), (10, 0.1, -1, "seed"), (10, 0.1, 2**63, "seed"),
 ])  # fmt: skip
-def test_what_is_no_graph_is_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
+def test_invalid_graphs_are_refused(nodes: Any, density: Any, seed: Any, field: str) -> None:
     error = raised(UsageError, gnm_edges, nodes, density, seed)
     assert error.field == field
     assert error.value is {"nodes": nodes, "density": density, "seed": seed}[field]
@@ -85,7 +85,7 @@ def left_free(patch: pytest.MonkeyPatch, count: int) -> None:
 
 
 @pytest.mark.parametrize("nodes", [100_000, 1_000_000, 2**31 - 1])
-def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
+def test_graphs_too_large_for_memory_are_refused(monkeypatch: pytest.MonkeyPatch, nodes: int) -> None:
     left_free(monkeypatch, 10_000_000)
     error = raised(UsageError, gnm_edges, nodes, 0.01, 0, says="more than")
     assert (error.field, error.value) == ("nodes", nodes)
@@ -94,12 +94,12 @@ def test_more_nodes_than_memory_holds_are_refused_before_drawing(monkeypatch: py
     raised(UsageError, gnm_edges, most + 100, 0.01, 0)
 
 
-def test_more_edges_than_a_payload_counts_are_refused_whatever_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_edges_for_a_payload_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     left_free(monkeypatch, 2**60)
     raised(UsageError, gnm_edges, 1_000_000, 0.01, 0, says="payload can hold")
 
 
-def test_memory_that_is_refused_while_drawing_is_an_error_of_the_same_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_memory_error_while_drawing_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gnm, "_drawn", raising(MemoryError()))
     raised(UsageError, gnm_edges, 50, 0.1, 0, says="memory holds")
 
@@ -126,7 +126,7 @@ def q_of(graph: Graph) -> NDArray[np.int64]:
 
 
 @given(graphs_and_sets())
-def test_a_solution_is_judged_by_x_q_x_and_by_the_edges_within_it(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
+def test_a_solution_is_judged_by_cost_and_conflicts(drawn: tuple[Graph, NDArray[np.uint8]]) -> None:
     graph, x = drawn
     q, wide = q_of(graph), x.astype(np.int64)
     assert graph.judge(to_hex(x)) == (graph.cost(x), wide @ (q == 4) @ wide // 2)
@@ -152,19 +152,19 @@ def test_neighbours_are_the_rows_of_q(graph: Graph) -> None:
     [3, 1, -1, 1], [3, 2, 1, 2, 0, 1], [3, 2, 0, 1, 0, 1], [[3, 0]], [3.0, 0.0],
     [3, 1, 0, 2**32 + 1],
 ])  # fmt: skip
-def test_what_is_no_payload_is_refused(payload: list[Any]) -> None:
+def test_a_bad_payload_is_refused(payload: list[Any]) -> None:
     assert raised(DataError, from_payload, np.array(payload)).field == "payload"
 
 
 # ---- solutions as text ----------------------------------------------------------------------
 
 
-def test_node_0_is_the_highest_bit_of_the_first_byte() -> None:
+def test_the_first_node_is_the_highest_bit() -> None:
     assert to_hex([1, 0, 0, 0, 0, 0, 0, 0, 0, 1]) == "8040"
 
 
 @pytest.mark.parametrize("text", ["", "8", "80", "804000", "zz40", "8041", None, 8040])
-def test_text_that_is_no_solution_of_ten_nodes_is_refused(text: Any) -> None:
+def test_a_malformed_solution_text_is_refused(text: Any) -> None:
     assert raised(DataError, from_hex, text, 10).field == "solution"
 
 
@@ -172,19 +172,19 @@ def test_text_that_is_no_solution_of_ten_nodes_is_refused(text: Any) -> None:
 
 
 @given(st.integers(1, 10_000), st.sampled_from(THRESHOLDS))
-def test_a_gap_of_exactly_a_threshold_is_within_it(tens: int, limit: float) -> None:
+def test_a_gap_at_a_threshold_is_within(tens: int, limit: float) -> None:
     target = -100 * tens
     assert gap(target + round(limit * 100) * tens, target) <= limit
     assert gap(target + round(limit * 100) * tens + 1, target) > limit
 
 
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
-def test_a_gap_is_positive_when_worse_and_negative_when_better(cost: int, target: int) -> None:
+def test_a_worse_cost_has_a_positive_gap(cost: int, target: int) -> None:
     assert gap(cost, target) == (cost - target) / abs(target)
 
 
 @pytest.mark.parametrize(("cost", "target", "field"), [
     (-5, 0, "target"), (-5, float("nan"), "target"), (float("inf"), -5, "cost"), (float("nan"), -5, "cost"),
 ])  # fmt: skip
-def test_a_gap_that_is_not_defined_is_refused(cost: float, target: float, field: str) -> None:
+def test_an_undefined_gap_is_refused(cost: float, target: float, field: str) -> None:
     assert raised(UsageError, gap, cost, target).field == field

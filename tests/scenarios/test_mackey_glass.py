@@ -10,12 +10,12 @@ from rig.errors import UsageError
 from scenarios.workloads.mackey_glass.workload import BETA, GAMMA, POINTS, POWER, PUBLISHED, open_workload, sampled
 
 
-def test_half_the_step_gives_the_same_series_for_nine_lyapunov_times() -> None:
+def test_halving_the_step_leaves_the_series_unchanged() -> None:
     coarse, fine = sampled(PUBLISHED[17], 9), sampled(PUBLISHED[17], 9, step=0.025)
     assert np.abs(coarse - fine).max() < 1e-6
 
 
-def test_the_series_is_that_of_another_solver_with_the_delay_taken_interval_by_interval() -> None:
+def test_the_series_matches_an_independent_solver() -> None:
     parameters = PUBLISHED[17]
     past: list[Any] = []
     step = parameters.lyapunov_time / POINTS
@@ -43,7 +43,7 @@ def test_every_published_series_stays_in_its_bounds(tau: int) -> None:
     assert 0.0 < series.min() < 1.0 < series.max() < 1.6
 
 
-def test_samples_start_half_a_lyapunov_time_after_one_another() -> None:
+def test_samples_start_half_a_lyapunov_time_apart() -> None:
     workload = open_workload(starts=3)
     first, second, third = (sample.payload for sample in workload.samples)
     assert len(first) == 20 * POINTS
@@ -52,12 +52,12 @@ def test_samples_start_half_a_lyapunov_time_after_one_another() -> None:
     assert workload.details["forecast_from"] == 10 * POINTS
 
 
-def test_the_digest_is_that_of_the_series() -> None:
+def test_the_digest_follows_the_series() -> None:
     one, same, other = open_workload(starts=2), open_workload(starts=2), open_workload(tau=18, starts=2)
     assert one.digest_sha256 == same.digest_sha256 != other.digest_sha256
 
 
 @pytest.mark.parametrize("options", [{"tau": 16}, {"starts": 0}, {"starts": 62}])
-def test_what_the_benchmark_does_not_hold_is_refused(options: dict[str, int]) -> None:
+def test_an_unpublished_option_is_refused(options: dict[str, int]) -> None:
     with pytest.raises(UsageError):
         open_workload(**options)

@@ -29,7 +29,7 @@ def opened(folder: Path, **options: object) -> Sessions:
     return open_workload(data=str(folder), **{**SMALL, **options})  # type: ignore[arg-type]
 
 
-def test_each_session_learns_words_of_one_new_language_and_asks_all_words_so_far(folder: Path) -> None:
+def test_each_session_teaches_one_language_and_asks_all_words(folder: Path) -> None:
     workload = opened(folder)
     assert check_workload(workload)
     of = [sample.id.split("/") for sample in workload.samples]
@@ -44,7 +44,7 @@ def test_each_session_learns_words_of_one_new_language_and_asks_all_words_so_far
         assert sample.payload.shape == ((2, 20, 201) if sample.learn else (20, 201))
 
 
-def test_shots_and_queries_are_of_different_samples_and_the_draw_decides(folder: Path) -> None:
+def test_shots_and_queries_are_disjoint_samples(folder: Path) -> None:
     one, again, other = opened(folder), opened(folder), opened(folder, draw=5)
     assert one.digest_sha256 == again.digest_sha256 != other.digest_sha256
     shots = {shot.tobytes() for sample in one.samples if sample.learn for shot in sample.payload}
@@ -52,7 +52,7 @@ def test_shots_and_queries_are_of_different_samples_and_the_draw_decides(folder:
     assert {tuple(opened(folder, draw=k).details["languages"]) for k in range(3)} > {tuple(one.details["languages"])}
 
 
-def test_base_words_train_with_all_of_their_samples(folder: Path) -> None:
+def test_base_words_train_with_every_sample(folder: Path) -> None:
     trained = dict(opened(folder, front_end="spikes").base_training())
     assert {word: heard.shape for word, heard in trained.items()} == {f"base{k:03d}": (4, 200, 40) for k in range(5)}
 
@@ -73,7 +73,7 @@ def test_words_with_too_few_samples_are_refused(folder: Path, change: dict[str, 
     assert raised(DataError, opened, folder, **change, says=why).field == field
 
 
-def test_a_folder_without_the_split_files_and_sound_of_another_rate_are_refused(tmp_path: Path) -> None:
+def test_a_missing_split_or_wrong_sample_rate_is_refused(tmp_path: Path) -> None:
     import soundfile
 
     raised(DataError, opened, tmp_path, says=r"base_train\.csv cannot be read")
@@ -89,7 +89,7 @@ def test_a_folder_without_the_split_files_and_sound_of_another_rate_are_refused(
 # ---- the front ends -------------------------------------------------------------------------
 
 
-def test_a_tone_lies_in_the_band_of_its_pitch() -> None:
+def test_a_tone_is_strongest_in_its_band() -> None:
     powers = mel_powers(np.sin(2 * np.pi * 1000.0 * np.arange(RATE_HZ) / RATE_HZ))
     assert powers.shape == (20, 201)
     low, high = (float(2595 * np.log10(1 + hz / 700)) for hz in (20.0, 4000.0))
@@ -98,7 +98,7 @@ def test_a_tone_lies_in_the_band_of_its_pitch() -> None:
     assert corners[band] < 1000.0 < corners[band + 2]
 
 
-def test_the_coefficients_are_those_of_librosa() -> None:
+def test_coefficients_match_librosa() -> None:
     librosa = pytest.importorskip("librosa", reason="needs librosa")
     sound = spoken(3, np.random.default_rng(0))
     mel = {"n_fft": 512, "hop_length": 240, "n_mels": 20, "fmin": 20.0, "fmax": 4000.0, "htk": True, "norm": None}
@@ -108,7 +108,7 @@ def test_the_coefficients_are_those_of_librosa() -> None:
     assert np.abs(mfcc(sound) - wanted).max() < 0.01
 
 
-def test_a_level_that_follows_the_spikes_stays_near_the_logarithm_of_the_power() -> None:
+def test_integrated_spikes_follow_the_logarithmic_power() -> None:
     sound = spoken(3, np.random.default_rng(0))
     seen, logs = spikes(sound), np.log(mel_powers(sound) + 1e-6)
     assert seen.shape == (200, 40) and set(np.unique(seen)) == {0.0, 1.0}

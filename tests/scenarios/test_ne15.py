@@ -49,7 +49,7 @@ def test_images_and_labels_are_read_plain_or_packed(folder: Path) -> None:
 
 
 @published
-def test_the_content_of_mnist_is_known_by_its_md5() -> None:
+def test_mnist_is_recognised_by_its_md5() -> None:
     images, labels = read_digits(MNIST, "test")
     assert len(images) == len(labels) == 10_000
     assert labels[:5].tolist() == [7, 2, 1, 0, 4]
@@ -66,7 +66,7 @@ def test_a_file_that_is_not_mnist_is_refused(folder: Path, field: str, change: o
     assert raised(DataError, open_workload, data=str(folder)).field == field
 
 
-def test_a_packed_file_that_is_cut_and_a_missing_one_are_refused(folder: Path) -> None:
+def test_a_truncated_or_missing_file_is_refused(folder: Path) -> None:
     path = folder / "t10k-labels-idx1-ubyte.gz"
     path.write_bytes(path.read_bytes()[:-6])
     raised(DataError, read_digits, folder, "test", says="cannot be read", verify=False)
@@ -77,7 +77,7 @@ def test_a_packed_file_that_is_cut_and_a_missing_one_are_refused(folder: Path) -
 # ---- Poisson ------------------------------------------------------------------------------
 
 
-def test_the_sum_of_the_rates_is_that_which_was_asked_for_whatever_the_image() -> None:
+def test_the_total_spike_rate_is_the_requested_one() -> None:
     dim = np.zeros(PIXELS, np.uint8)
     dim[[3, 700]] = 1
     for image in (DRAWN, dim):
@@ -99,7 +99,7 @@ def unit_gaps(events: Events) -> np.ndarray:
 
 
 @published
-def test_the_published_poisson_digit_and_ours_have_the_same_statistics() -> None:
+def test_our_poisson_digit_has_the_published_statistics() -> None:
     """Tested at the 1 % level: gaps are exponential, and counts in 0.1 s scatter like a Poisson process."""
     theirs = aer.read_aedat(MNIST / "ne15_poisson_digit0.aedat", "ne15")
     theirs = theirs[theirs[:, 1] < aer.PIXELS]
@@ -126,7 +126,7 @@ def reconstructed(events: Events, values: Floats) -> Floats:
 
 
 @published
-def test_an_image_is_recovered_from_the_order_of_its_first_spikes() -> None:
+def test_an_image_is_recovered_from_spike_order() -> None:
     images, _ = read_digits(MNIST, "test")
     for image in images[:10]:
         events, values = rank_order(image)
@@ -135,7 +135,7 @@ def test_an_image_is_recovered_from_the_order_of_its_first_spikes() -> None:
         assert events[:, 0].tolist() == list(range(1000, 1000 * len(events) + 1, 1000))
 
 
-def test_without_the_correction_of_overlap_the_same_number_of_spikes_recovers_less() -> None:
+def test_overlap_correction_improves_the_recovered_image() -> None:
     events, values = rank_order(DRAWN, 0.3)
     few = rank_order(DRAWN, 0.02)
     closeness = [np.corrcoef(reconstructed(*found), DRAWN)[0, 1] for found in (few, (events, values))]
@@ -145,7 +145,7 @@ def test_without_the_correction_of_overlap_the_same_number_of_spikes_recovers_le
 # ---- AER ----------------------------------------------------------------------------------
 
 
-def test_the_two_dialects_give_one_off_event_its_own_address(tmp_path: Path) -> None:
+def test_dialects_address_off_events_differently(tmp_path: Path) -> None:
     on, off = (5 << 8) + (9 << 1), 128 * 5 + 9 + 16384
     for dialect, other in (("jaer", on + 1), ("ne15", on - 1)):
         (tmp_path / dialect).write_bytes(b"#!AER-DAT2.0\r\n# any\r\n" + np.array([on, 7, other, 8], ">u4").tobytes())
@@ -153,7 +153,7 @@ def test_the_two_dialects_give_one_off_event_its_own_address(tmp_path: Path) -> 
 
 
 @published
-def test_the_published_digit_has_each_spike_in_both_polarities_in_its_own_dialect_alone() -> None:
+def test_the_published_digit_is_read_only_in_its_dialect() -> None:
     path = MNIST / "ne15_poisson_digit0.aedat"
     for dialect, same in (("ne15", True), ("jaer", False)):
         events = aer.read_aedat(path, dialect)
@@ -166,7 +166,7 @@ def test_the_published_digit_has_each_spike_in_both_polarities_in_its_own_dialec
     dialect=st.sampled_from(aer.DIALECTS),
     events=st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(1, 2 * aer.PIXELS - 1)), max_size=20),
 )
-def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, dialect: str, events: object) -> None:
+def test_writing_and_reading_agree(tmp_path_factory: pytest.TempPathFactory, dialect: str, events: object) -> None:
     path = tmp_path_factory.getbasetemp() / "again.aedat"
     sent = np.array(sorted(events), np.int64).reshape(-1, 2)  # type: ignore[call-overload]
     sent = sent[sent[:, 1] != aer.PIXELS]
@@ -180,12 +180,12 @@ def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory,
     ("address", b"#!AER-DAT2.0\r\n" + np.array([1 << 15, 1], ">u4").tobytes()),
     ("time", b"#!AER-DAT2.0\r\n" + np.array([2, 9, 2, 8], ">u4").tobytes()),
 ])  # fmt: skip
-def test_a_file_cut_or_holding_what_no_retina_sends_is_refused(tmp_path: Path, field: str, content: bytes) -> None:
+def test_a_truncated_or_foreign_recording_is_refused(tmp_path: Path, field: str, content: bytes) -> None:
     (tmp_path / "x").write_bytes(content)
     assert raised(DataError, aer.read_aedat, tmp_path / "x", "jaer").field == field
 
 
-def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
+def test_an_exported_stream_is_read_unchanged(tmp_path: Path) -> None:
     events = poisson(DRAWN, 2000.0, 1.0, np.random.default_rng(0))
     export(events, PIXELS, tmp_path / "x.aedat")
     export(events, PIXELS, tmp_path / "x.npy")
@@ -198,7 +198,7 @@ def test_an_exported_stream_is_read_again_as_it_was(tmp_path: Path) -> None:
         assert times.tolist() == pytest.approx(events[events[:, 1] == pixel, 0] * 1e-3)
 
 
-def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path) -> None:
+def test_a_stream_is_exported_only_to_suitable_formats(tmp_path: Path) -> None:
     raised(UsageError, export, np.array([[1, 1]]), PIXELS, tmp_path / "x.txt", says=r"\.aedat or \.npy")
     raised(DataError, export, np.array([[1, 2 * PIXELS]]), 4 * PIXELS, tmp_path / "x.aedat", says="each address")
 
@@ -206,7 +206,7 @@ def test_a_stream_is_not_exported_to_a_format_that_cannot_hold_it(tmp_path: Path
 # ---- the workload -------------------------------------------------------------------------
 
 
-def test_a_stream_depends_on_its_seed_and_its_image_alone(folder: Path) -> None:
+def test_a_stream_depends_only_on_seed_and_image(folder: Path) -> None:
     one, other, some = (
         open_workload(data=str(folder), md5=False, stream_seed=seed, samples=count)
         for seed, count in ((0, None), (1, None), (0, 3))
@@ -226,7 +226,7 @@ def test_the_folds_divide_the_images(folder: Path) -> None:
     assert sorted(sample.id for part in parts for sample in part) == [f"test-{k:05d}" for k in range(20)]
 
 
-def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
+def test_recordings_of_a_retina_are_read(tmp_path: Path) -> None:
     events = np.array([[5, 300], [1_000_000, 300 + aer.PIXELS]])
     aer.write_aedat(tmp_path / "one.aedat", events, aer.SIDE)
     (tmp_path / "labels.csv").write_text("file,label\none.aedat,3\n", encoding="utf-8")
@@ -236,7 +236,7 @@ def test_recordings_of_a_retina_are_a_workload_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("began_us", [0, 900_000, 10_000_000, 500_000_000])
-def test_a_recording_whose_times_count_from_the_start_of_the_camera_is_refused(tmp_path: Path, began_us: int) -> None:
+def test_a_recording_with_camera_time_is_refused(tmp_path: Path, began_us: int) -> None:
     events = np.array([[began_us + 5, 300], [began_us + 30_000, 301]])
     aer.write_aedat(tmp_path / "one.aedat", events, aer.SIDE)
     (tmp_path / "labels.csv").write_text("file,label\none.aedat,3\n", encoding="utf-8")
@@ -266,7 +266,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(drawn: Path) -> None:
+def test_drawn_digits_have_the_layout_of_mnist(drawn: Path) -> None:
     images, labels = read_digits(drawn, "train", verify=False)
     others, _ = read_digits(drawn, "test", verify=False)
     assert all(sorted(labels[k : k + 10]) == list(range(10)) for k in range(0, 40, 10))
@@ -277,12 +277,12 @@ def test_drawn_digits_are_in_the_layout_of_mnist_and_differ_from_each_other(draw
     assert (nearest == labels).mean() > 0.8
 
 
-def test_drawn_digits_need_a_place_for_their_folder(tmp_path: Path) -> None:
+def test_an_unusable_output_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert raised(UsageError, write_folder, tmp_path / "file", 10, 0, 0).field == "out"
 
 
-def test_a_pixel_sends_an_event_for_each_step_of_the_logarithm_of_its_light() -> None:
+def test_a_pixel_sends_an_event_per_logarithmic_step() -> None:
     dark, bright = np.zeros((128, 128)), np.zeros((128, 128))
     bright[3, 5] = 20.0 * (np.exp(2.4 * RETINA_STEP) - 1.0)
     events = retina(iter([dark, bright, bright, dark]))
@@ -306,7 +306,7 @@ def test_a_flash_sends_about_as_many_events_as_those_of_ne15(drawn: Path) -> Non
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(scene_s=st.sampled_from([0.1, 0.25, 0.3]), stride_s=st.sampled_from([0.05, 0.1, 0.4]), seed=st.integers(0, 99))
-def test_frames_hold_their_spikes_and_the_last_label(folder: Path, scene_s: float, stride_s: float, seed: int) -> None:
+def test_frames_hold_spikes_and_the_last_label(folder: Path, scene_s: float, stride_s: float, seed: int) -> None:
     workload = open_workload(data=str(folder), md5=False, rate_hz=2000.0, samples=10)
     (whole,) = workload.stream(1.0, 1.0, scene_s, 1.0, seed)
     for k, frame in enumerate(workload.stream(0.2, stride_s, scene_s, 1.0, seed)):
@@ -319,7 +319,7 @@ def test_frames_hold_their_spikes_and_the_last_label(folder: Path, scene_s: floa
         assert frame.label == workload.samples[int(frame.id[5:10])].label
 
 
-def test_each_digit_of_a_stream_differs_from_the_one_before_and_fills_its_scene(folder: Path) -> None:
+def test_each_digit_of_a_stream_differs_from_the_last(folder: Path) -> None:
     frames = open_workload(data=str(folder), md5=False).stream(0.5, 0.5, 0.5, 30.0, 3)
     labels = [frame.label for frame in frames]
     assert len(frames) == 60 and all(one != other for one, other in pairwise(labels))
@@ -327,7 +327,7 @@ def test_each_digit_of_a_stream_differs_from_the_one_before_and_fills_its_scene(
     assert abs(counts.mean() - 2500.0) < 4 * 50.0 / np.sqrt(60)
 
 
-def test_only_images_that_can_be_shown_for_any_time_make_a_stream(folder: Path) -> None:
+def test_unsuitable_images_make_no_stream(folder: Path) -> None:
     for options, field in (({"encoding": "rank-order"}, "encoding"), ({"samples": 1}, "workload")):
         error = raised(UsageError, open_workload(data=str(folder), md5=False, **options).stream, 0.5, 0.5, 0.5, 3.0, 0)
         assert error.field == field

@@ -38,7 +38,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Evaluat
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(session: Sessions, scenario: str) -> None:
+def test_a_session_that_keeps_every_rule_is_submittable(session: Sessions, scenario: str) -> None:
     validity = session(scenario).result.validity
     assert validity is not None
     assert [check for check in validity.checks if not check.ok] == []
@@ -46,14 +46,14 @@ def test_a_session_that_keeps_every_rule_is_valid_and_can_be_submitted(session: 
     assert {bool(check.source) for check in validity.checks} == {True}
 
 
-def test_a_benchmark_that_the_rig_does_not_know_is_said_to_set_own_limits(session: Sessions, tmp_path: Path) -> None:
+def test_an_unknown_benchmark_is_noted(session: Sessions, tmp_path: Path) -> None:
     said = "Limits of the benchmark 'of a test' are as declared by the workload; the rig knows none of its own"
     assert said in session(S).result.notes
     under_known = {part.name: start("workload", "benchmark", "name", to=ASC) for part in session(S).parts}
     assert not [note for note in edited(session(S), under_known, tmp_path).notes if note.startswith("Limits of")]
 
 
-def test_samples_with_equal_data_and_warm_up_are_reported(session: Sessions, tmp_path: Path) -> None:
+def test_equal_samples_and_warm_up_are_noted(session: Sessions, tmp_path: Path) -> None:
     power = next(part for part in session(S).parts if part.purpose == "power")
     one_payload = rows("samples", lambda k, row: row | {"payload_sha256": "0" * 64})
     notes = evaluate(open_run(rewritten(power.run.path, tmp_path / "equal", one_payload))).notes
@@ -63,7 +63,7 @@ def test_samples_with_equal_data_and_warm_up_are_reported(session: Sessions, tmp
 
 
 @pytest.mark.parametrize(("mode", "failing"), [("together", ["mode"]), ("performance", []), ("power", [])])
-def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, failing: list[str]) -> None:
+def test_a_single_run_is_never_submittable(tmp_path: Path, mode: str, failing: list[str]) -> None:
     (part,) = recorded("single-stream", tmp_path, mode=mode).parts
     validity = part.result.validity
     assert validity is not None
@@ -73,7 +73,7 @@ def test_one_run_by_itself_is_never_submittable(tmp_path: Path, mode: str, faili
     assert verdict is not None and verdict.caveat == ALONE
 
 
-def test_a_probe_of_a_search_is_not_judged_by_its_benchmark(session: Sessions, tmp_path: Path) -> None:
+def test_a_probe_is_not_judged_by_its_benchmark(session: Sessions, tmp_path: Path) -> None:
     def probe(events: list[Document], tables: Tables) -> None:
         events[0]["purpose"], events[0]["workload"]["benchmark"] = "probe", None
 
@@ -333,7 +333,7 @@ CHANGES: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_one_change_makes_a_session_invalid_by_the_right_rule(session: Sessions, tmp_path: Path, what: str) -> None:
+def test_one_change_breaks_the_right_rule(session: Sessions, tmp_path: Path, what: str) -> None:
     scenario, edits, failing = CHANGES[what]
     validity = edited(session(scenario), edits, tmp_path).validity
     assert validity is not None
@@ -342,7 +342,7 @@ def test_one_change_makes_a_session_invalid_by_the_right_rule(session: Sessions,
     assert not validity.valid
 
 
-def test_readings_or_stamps_that_two_runs_share_are_one_measurement(session: Sessions) -> None:
+def test_runs_that_share_readings_are_one_measurement(session: Sessions) -> None:
     """This holds whatever the other files of the runs are, and also for stamps that are all later by one time."""
     run = next(part.run for part in session(S).parts if part.purpose == "power")
     ids = [run.replies.column_names.index(name) for name in ("issued_ns", "completed_ns")]
@@ -376,7 +376,7 @@ def texts() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_rule_that_is_asked_names_its_sentence_or_this_projects_choice(scenario: str) -> None:
+def test_every_rule_cites_a_sentence_or_this_project(scenario: str) -> None:
     asked = rules("neurobench-1.0", scenario)
     assert asked.sources["*"] == CHOICE
     assert set(asked.reports) <= set(asked.sources)

@@ -32,7 +32,7 @@ def write_session(folder: Path, times_s: list[list[list[float]]], steps: int) ->
     return {NAME: hashlib.md5(path.read_bytes()).hexdigest()}
 
 
-def test_spikes_of_all_units_are_seen_a_step_after_they_happened(tmp_path: Path) -> None:
+def test_spikes_are_seen_one_step_later(tmp_path: Path) -> None:
     times_s: list[list[list[float]]] = [[[99.0, 100.001], []], [[100.0025, 100.0090], [100.018, 200.0]]]
     session = read_session(tmp_path, NAME, write_session(tmp_path, times_s, steps=10))
     assert np.argwhere(session.spikes).tolist() == [[2, 0], [4, 0], [6, 1]]
@@ -57,7 +57,7 @@ def test_a_session_without_spikes_is_refused(tmp_path: Path) -> None:
     assert raised(DataError, read_session, tmp_path, NAME, md5s, says="has no spike in its 6 steps").field == "spikes"
 
 
-def test_a_file_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
+def test_an_unpublished_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.mat").write_bytes(b"another file")
     raised(DataError, open_workload, says=MD5S[NAME], data=str(tmp_path), sessions=NAME)
     with pytest.raises(DataError, match=r"indy_20160630_01\.mat cannot be read"):
@@ -68,7 +68,7 @@ def test_a_session_of_another_animal_is_refused() -> None:
     raised(UsageError, open_workload, says="loco_20170210_03", data=".", sessions="loco_20170210_03")
 
 
-def test_without_files_the_session_is_synthetic_and_says_so() -> None:
+def test_a_synthetic_session_is_marked_as_synthetic() -> None:
     workload = open_workload(reaches=20)
     (sample,) = workload.samples
     assert sample.id == "synthetic_0"
@@ -85,7 +85,7 @@ def test_the_payload_holds_the_spikes_and_the_velocity() -> None:
     assert np.array_equal(sample.payload["velocity"], session.velocity.astype(np.float32))
 
 
-def test_synthetic_units_fire_along_directions_of_all_quadrants_at_1_to_30_hz() -> None:
+def test_synthetic_units_have_realistic_directions_and_rates() -> None:
     """The direction of a unit comes from a regression of its spikes on the velocity, where this is high."""
     session = synthetic(80, 0)
     speed = np.linalg.norm(session.velocity, axis=1)
@@ -97,5 +97,5 @@ def test_synthetic_units_fire_along_directions_of_all_quadrants_at_1_to_30_hz() 
     assert 1.0 < rates_hz.min() < rates_hz.max() < 30.0
 
 
-def test_a_reach_begins_with_the_last_step_of_the_target_before() -> None:
+def test_a_reach_begins_with_the_last_target_step() -> None:
     assert reaches_of(np.array([[0, 0], [0, 0], [1, 0], [1, 0], [1, 2]])).tolist() == [0, 1, 3]

@@ -27,7 +27,7 @@ TABLE = SHARED / "data" / "qubo" / "neurobench_default_config.csv"
 # ---- samples --------------------------------------------------------------------------------
 
 
-def test_without_options_there_are_the_five_tuning_problems_of_100_nodes() -> None:
+def test_the_default_is_five_tuning_problems_of_100_nodes() -> None:
     workload: Workload = open_workload()
     samples = list(workload.samples)
     assert (workload.name, workload.task) == ("qubo-mis", "qubo-mis")
@@ -37,14 +37,14 @@ def test_without_options_there_are_the_five_tuning_problems_of_100_nodes() -> No
     ]
 
 
-def test_a_payload_is_the_graph_of_its_seed() -> None:
+def test_a_payload_is_the_seeded_graph() -> None:
     payload = open_workload(nodes=50, density=0.1).samples[3].payload
     graph = from_payload(payload)
     assert (graph.nodes, payload.dtype) == (50, np.int32)
     assert np.array_equal(graph.edges, gnm_edges(50, 0.1, 3).edges)
 
 
-def test_a_graph_is_drawn_when_it_is_looked_up_and_one_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_graph_is_drawn_on_access(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = open_workload(nodes=20)
     drawn: list[int] = []
 
@@ -71,7 +71,7 @@ def test_the_digest_changes_with_every_argument() -> None:
     assert open_workload(seeds="0,1,2-4").digest_sha256 == digests[0]
 
 
-def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> None:
+def test_equal_graphs_from_other_arguments_differ_in_digest() -> None:
     complete = gnm_edges(8, 1.0, 0)
     assert len({graph_digest(complete, d, s) for d in (0.99, 1.0) for s in (0, 1)}) == 4
 
@@ -86,14 +86,14 @@ def test_graphs_with_the_same_edges_differ_by_what_they_were_drawn_from() -> Non
     ({"seeds": "17,5"}, qubo_mis.CHOSEN, [qubo_mis.CHOSEN] * 2),
     ({"seeds": "4-5"}, "mixed", ["tuning", qubo_mis.CHOSEN]),
 ])  # fmt: skip
-def test_details_tell_tuning_seeds_from_others(options: dict[str, Any], kind: str, each: list[str]) -> None:
+def test_details_state_the_kind_of_each_seed(options: dict[str, Any], kind: str, each: list[str]) -> None:
     details = open_workload(nodes=10, **options).details
     assert details["seed_kind"] == kind
     assert details["seed_kinds"] == {str(seed): one for seed, one in zip(details["seeds"], each, strict=True)}
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_drawn_seeds_are_no_tuning_seeds_and_are_recorded(count: int) -> None:
+def test_drawn_seeds_exclude_tuning_seeds(count: int) -> None:
     workload = open_workload(nodes=10, draw=count)
     seeds = [sample.seed for sample in workload.samples]
     assert workload.details["seeds"] == seeds
@@ -103,7 +103,7 @@ def test_drawn_seeds_are_no_tuning_seeds_and_are_recorded(count: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**63 - 1), min_size=1, max_size=20, unique=True))
-def test_seeds_are_read_as_they_are_written(seeds: list[int]) -> None:
+def test_seed_lists_are_parsed(seeds: list[int]) -> None:
     assert parse_seeds(",".join(map(str, seeds))) == tuple(seeds)
 
 
@@ -122,7 +122,7 @@ NO_SEEDS = ("", ",", "1,", "-1", "3-", "4-1", "a", "1.5", "0x1", "1,1", "0-4,2",
     ({"announced": True}, "seeds"), ({"announced": True, "seeds": "4,9"}, "seeds"),
     ({"seeds": str(2**63)}, "seeds"),
 ])  # fmt: skip
-def test_options_that_cannot_be_meant_are_refused(options: dict[str, Any], field: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], field: str) -> None:
     error = raised(UsageError, open_workload, **options)
     assert error.field == field and error.remedy
 
@@ -138,7 +138,7 @@ def test_there_are_180_official_targets() -> None:
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not at hand")
-def test_the_targets_are_those_of_the_published_table() -> None:
+def test_targets_match_the_published_table() -> None:
     rows = [line.split(",") for line in TABLE.read_text().split()[1:]]
     assert len(rows) == 180
     assert all(official_target(int(n), float(d), int(s)) == int(c) for n, d, s, c in rows)
@@ -150,7 +150,7 @@ def test_other_problems_have_no_official_target(task: tuple[int, float, int]) ->
 
 
 @pytest.mark.parametrize(("nodes", "density"), list(itertools.product((10, 25, 50), DENSITIES)))
-def test_up_to_50_nodes_the_official_targets_are_the_true_optima(nodes: int, density: float) -> None:
+def test_official_targets_up_to_50_nodes_are_optimal(nodes: int, density: float) -> None:
     for seed in TUNING_SEEDS:
         assert -largest_set(gnm_edges(nodes, density, seed)).sum(dtype=int) == official_target(nodes, density, seed)
 
@@ -172,7 +172,7 @@ def test_energies_of_the_binary_quadratic_model_are_costs(nodes: int, density: f
 
 
 @given(st.integers(2, 30), st.sampled_from([0.01, 0.25, 1.0]), st.integers(0, 2**63 - 1))
-def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density: float, seed: int) -> None:
+def test_an_export_holds_the_graph(tmp_path_factory: Any, nodes: int, density: float, seed: int) -> None:
     path = tmp_path_factory.mktemp("export") / "graph.npz"
     export(nodes, density, seed, path)
     with np.load(path, allow_pickle=False) as file:
@@ -182,7 +182,7 @@ def test_an_exported_graph_comes_back(tmp_path_factory: Any, nodes: int, density
         assert str(file["digest"]) == graph_digest(graph, density, seed)
 
 
-def test_the_same_export_is_the_same_file_and_replaces_the_old_one(tmp_path: Path) -> None:
+def test_equal_exports_are_equal_files(tmp_path: Path) -> None:
     first, second = tmp_path / "a.npz", tmp_path / "b.npz"
     export(50, 0.1, 0, first)
     export(50, 0.1, 1, second)
@@ -193,13 +193,13 @@ def test_the_same_export_is_the_same_file_and_replaces_the_old_one(tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [".", "absent/graph.npz", "file/graph.npz"])
-def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path, name: str) -> None:
+def test_an_unwritable_path_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_text("")
     assert raised(UsageError, export, 10, 0.25, 0, tmp_path / name).field == "out"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_the_command_tells_digest_and_edges(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_digest_and_edges_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["workload", "--json", "export", "qubo-mis", "50", "0.1", "0", "--out", str(tmp_path / "g.npz")]
     assert cli.main(words) == 0
     said = json.loads(capsys.readouterr().out)

@@ -42,7 +42,7 @@ def folder(root: Path, seconds: float = 3.0) -> Path:
 
 
 @pytest.mark.parametrize("rate_hz", [8000, 16000])
-def test_samples_are_those_of_the_reference_within_the_stated_error(tmp_path: Path, rate_hz: int) -> None:
+def test_samples_match_the_reference_within_its_stated_error(tmp_path: Path, rate_hz: int) -> None:
     found = np.array([s.payload for s in open_workload(data=str(folder(tmp_path)), audio_hz=float(rate_hz)).samples])
     with np.load(HERE / "reference_front_end.npz") as stored:
         expected = stored[f"at_{rate_hz}_hz"]
@@ -104,7 +104,7 @@ def test_a_file_cut_short_is_truncated_or_unreadable(tmp_path: Path, name: str, 
     refused(path)
 
 
-def test_a_truncated_wav_says_how_much_is_there(tmp_path: Path) -> None:
+def test_a_truncated_wav_states_its_length(tmp_path: Path) -> None:
     path = written(tmp_path / "a.wav", tone(), subtype="PCM_16")
     path.write_bytes(path.read_bytes()[:-1000])
     error = refused(path)
@@ -119,7 +119,7 @@ NOTE = b"LIST" + struct.pack("<I", 4) + b"INFO"
     lambda raw: raw.replace(b"data" + struct.pack("<I", 32000), b"data" + struct.pack("<I", 0xFFFFFFFF)),
     lambda raw: raw[:12] + NOTE + raw[12:] + NOTE,
 ], ids=["length left open", "chunks before and after the data"])  # fmt: skip
-def test_a_wav_with_an_unusual_header_is_whole(tmp_path: Path, changed: Callable[[bytes], bytes]) -> None:
+def test_an_unusual_wav_header_is_accepted(tmp_path: Path, changed: Callable[[bytes], bytes]) -> None:
     path = written(tmp_path / "a.wav", tone(), subtype="PCM_16")
     whole = path.read_bytes()
     path.write_bytes(changed(whole))
@@ -128,7 +128,7 @@ def test_a_wav_with_an_unusual_header_is_whole(tmp_path: Path, changed: Callable
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_values_that_are_no_numbers_are_refused(tmp_path: Path, bad: float) -> None:
+def test_samples_that_are_nan_are_refused(tmp_path: Path, bad: float) -> None:
     samples = tone()
     samples[[5, 700]] = bad
     error = refused(written(tmp_path / "a.wav", samples, subtype="FLOAT"))
@@ -143,7 +143,7 @@ def test_a_waveform_cut_flat_is_clipped(tmp_path: Path, subtype: str) -> None:
     assert error.value == pytest.approx(0.53, abs=0.05)
 
 
-def test_one_clipped_channel_is_enough(tmp_path: Path) -> None:
+def test_a_clipped_channel_is_refused(tmp_path: Path) -> None:
     both = np.stack([np.clip(tone(level=1.5), -1, 1), tone(level=0.1)], axis=1)
     refused(written(tmp_path / "a.wav", both))
 
@@ -156,7 +156,7 @@ def test_clipped_share_counts_runs_of_three_or_more() -> None:
 @pytest.mark.parametrize(
     ("content", "said"), [(b"", "empty"), (b"not audio at all\n" * 20, "cannot be read"), (None, "cannot be read")]
 )
-def test_a_file_that_is_no_audio_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
+def test_a_file_without_audio_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
     path = tmp_path / "a.wav"
     if content is not None:
         path.write_bytes(content)

@@ -38,7 +38,7 @@ def rows() -> list[Row]:
         ]
 
 
-def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
+def test_every_row_has_a_quotation_and_a_check() -> None:
     found = rows()
     assert len(found) > 100
     assert {number[0] for number, *_ in found} == set("NPR")
@@ -50,7 +50,7 @@ def test_every_row_has_a_quotation_and_a_check_or_the_reason_for_none() -> None:
 
 
 @NO_TEXTS
-def test_every_quotation_of_the_page_is_in_its_text() -> None:
+def test_every_quotation_is_in_its_text() -> None:
     held = texts()
     assert [(r.number, q) for r in rows() if r.number[0] in held for q in r.quotes if q not in held[r.number[0]]] == []
 
@@ -92,7 +92,7 @@ def places(text: str, quotes: set[str]) -> list[tuple[int, int]]:
 
 
 @NO_TEXTS
-def test_every_sentence_from_which_a_rule_comes_has_its_row() -> None:
+def test_every_quoted_rule_has_its_row() -> None:
     for name, text in texts().items():
         parts = {part for source in sources() for part in source.split("; ") if part[:2] in (f"{name},", f"{name}:")}
         asked = {quote for part in parts for quote in QUOTE.findall(part)}
@@ -114,13 +114,13 @@ POINTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["p
 KNOWN = {name for group in POINTS.values() for name in group} | set(CATALOGUE)
 
 
-def test_every_name_of_the_page_is_one_of_the_code() -> None:
+def test_every_name_on_the_page_exists() -> None:
     names = [name for row in COVERED for name in re.findall(r"`([^`]+)`", row[3])]
     assert len(names) > 60
     assert not [name for name in names if name not in KNOWN and not (ROOT / name).is_file()]
 
 
-def test_every_row_says_its_state_and_what_it_was_shown_on() -> None:
+def test_every_row_states_its_status_and_evidence() -> None:
     assert {len(row) for row in COVERED} == {4}
     assert not [row for row in COVERED if not row[1].startswith(("built", "not built")) or not row[2]]
     assert not [row for row in COVERED if row[1].startswith("built") and "`" not in row[3]]

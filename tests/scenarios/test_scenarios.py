@@ -52,7 +52,7 @@ def scenes() -> AscWorkload:
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_work_is_between_idle_windows_and_marks_after_the_warm_up(name: str, scenes: AscWorkload) -> None:
+def test_work_lies_between_idle_windows_and_marks(name: str, scenes: AscWorkload) -> None:
     steps = list(EVERY[name](scenes, replace(FREE, min_duration_s=0.0), warmup=2, idle_s=0.5))
     kinds = [type(s) if not (isinstance(s, Issue) and s.warmup) else "warm" for s in steps]
     assert kinds[:4] == [Mark, "warm", "warm", Idle]
@@ -62,7 +62,7 @@ def test_work_is_between_idle_windows_and_marks_after_the_warm_up(name: str, sce
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_idle_and_warm_up_are_as_in_the_rules_when_not_said(name: str, scenes: AscWorkload) -> None:
+def test_default_idle_and_warm_up_follow_the_rules(name: str, scenes: AscWorkload) -> None:
     for warmup in (0, 3):
         steps = list(EVERY[name](scenes, replace(FREE, idle_s=1.5, warmup=warmup)))
         assert {s.seconds for s in steps if isinstance(s, Idle)} == {1.5}
@@ -70,7 +70,7 @@ def test_idle_and_warm_up_are_as_in_the_rules_when_not_said(name: str, scenes: A
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_an_accuracy_run_asks_every_sample_once_in_order_and_in_no_hurry(name: str, scenes: AscWorkload) -> None:
+def test_an_accuracy_run_asks_every_sample_once_in_order(name: str, scenes: AscWorkload) -> None:
     rules = replace(FREE, min_queries=1000, min_duration_s=50.0)
     asked = issues(EVERY[name](scenes, rules, purpose="accuracy"))
     assert [s.id for issue in asked for s in issue.samples] == [s.id for s in scenes.samples]
@@ -78,7 +78,7 @@ def test_an_accuracy_run_asks_every_sample_once_in_order_and_in_no_hurry(name: s
 
 
 @pytest.mark.parametrize("name", ["offline", "server"])
-def test_nothing_is_decoded_once_the_run_has_begun(name: str) -> None:
+def test_nothing_is_decoded_during_the_run(name: str) -> None:
     """The generator is asked for its next step in the middle of a run, when no meter is drained."""
     workload, decoded = Blank(), list[str]()
 
@@ -117,7 +117,7 @@ def schedule(seconds: float = 60.0, least: int = 1, **options: Any) -> tuple[lis
     return [issue.due_ns * 1e-9 for issue in found if issue.due_ns is not None], [i.samples[0].id for i in found]
 
 
-def test_the_same_seed_is_the_same_schedule_and_another_is_another() -> None:
+def test_the_seed_determines_the_schedule() -> None:
     assert schedule(arrival_seed=3) == schedule(arrival_seed=3)
     assert schedule(arrival_seed=3)[0] != schedule(arrival_seed=4)[0]
 
@@ -140,7 +140,7 @@ def test_samples_are_drawn_at_random_with_replacement() -> None:
 @given(
     seconds=st.sampled_from([0.0, 0.3, 10.0]), least=st.integers(1, 3000), rate_hz=st.sampled_from([0.3, 10.0, 500.0])
 )
-def test_a_schedule_is_as_long_as_the_rules_ask_and_no_longer(seconds: float, least: int, rate_hz: float) -> None:
+def test_a_schedule_is_just_long_enough_for_the_rules(seconds: float, least: int, rate_hz: float) -> None:
     due_s, _ = schedule(seconds, least, arrival_hz=rate_hz)
     assert due_s[0] == 0.0
     assert due_s == sorted(due_s)
@@ -149,7 +149,7 @@ def test_a_schedule_is_as_long_as_the_rules_ask_and_no_longer(seconds: float, le
     assert len(due_s) == max(least, 1) or due_s[-2] < seconds
 
 
-def test_a_duration_of_its_own_takes_the_place_of_the_rules() -> None:
+def test_a_stated_duration_replaces_the_rules() -> None:
     assert 5.0 <= schedule(60.0, duration_s=5.0)[0][-1] < 10.0
 
 
@@ -171,12 +171,12 @@ def test_a_run_lasts_as_the_rules_ask_up_to_its_last_answer(name: str, stage_s: 
     assert len(kept) % n == 0
 
 
-def test_offline_hands_the_whole_set_over_at_once_and_single_stream_one_by_one() -> None:
+def test_offline_issues_the_whole_set_at_once() -> None:
     sizes = {n: [len(i.samples) for i in issues(EVERY[n](Blank(5), FREE))] for n in ("offline", "single-stream")}
     assert sizes == {"offline": [5], "single-stream": [1] * 5}
 
 
-def test_sessions_of_learning_are_played_in_their_order_or_not_at_all() -> None:
+def test_learning_sessions_keep_their_order() -> None:
     known = [replace(sample, learn=k == 1) for k, sample in enumerate(samples(3))]
     teaches = SampleSet("words", "a task", "1", "0" * 64, known, {"incremental": 1})
     for name in ("offline", "single-stream"):
@@ -203,7 +203,7 @@ def heard(path: Path, seconds: float, scenes: AscWorkload, **options: Any) -> Re
     return evaluate(open_run(path))
 
 
-def test_a_device_at_the_limit_of_real_time_keeps_up(tmp_path: Path, scenes: AscWorkload) -> None:
+def test_a_device_at_the_real_time_limit_keeps_up(tmp_path: Path, scenes: AscWorkload) -> None:
     result = heard(tmp_path / "run", 0.5, scenes)
     q = result.quantities
     assert (q["dropped_share"].value, q["backlog_max"].value, q["in_time_share"].value) == (0.0, 1.0, 1.0)
@@ -227,7 +227,7 @@ def test_a_slow_device_drops_and_is_invalid(tmp_path: Path, scenes: AscWorkload,
     assert share.rule == "frames answered within 0.5 s"
 
 
-def test_a_right_device_hears_each_scene_as_soon_as_a_frame_ends_in_it(tmp_path: Path, scenes: AscWorkload) -> None:
+def test_onset_latency_of_a_right_device_is_exact(tmp_path: Path, scenes: AscWorkload) -> None:
     """Changes at 4, 8, ... s of the stream; the first frame that ends in the new scene ends half a second later."""
     result = heard(tmp_path / "run", 0.2, scenes)
     q = result.quantities

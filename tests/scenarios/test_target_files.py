@@ -43,7 +43,7 @@ def file(tmp_path: Path) -> Path:
 # ---- a measurement's targets ----------------------------------------------------------------
 
 
-def test_targets_of_a_file_keep_their_own_names(file: Path) -> None:
+def test_targets_of_a_file_keep_their_names(file: Path) -> None:
     tabu = row(6, name="specified", method=targets_command.TABU, versions="dwave-samplers 1.6.0")
     write_rows([row(5), row(6), tabu], file)
     details = opened(file).details
@@ -53,12 +53,12 @@ def test_targets_of_a_file_keep_their_own_names(file: Path) -> None:
     assert details["targets_file"]["name"] == "targets.json"
 
 
-def test_what_is_proven_optimal_is_reported(file: Path) -> None:
+def test_proven_optima_are_reported(file: Path) -> None:
     write_rows([row(5, proven=targets_command.PROOF), row(6)], file)
     assert opened(file).details["targets_proven"] == {IDS[0]: targets_command.PROOF}
 
 
-def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
+def test_the_best_known_is_the_better_of_two_tables(file: Path) -> None:
     write_rows([replace(row(5), nodes=50, density=0.1, seed=0, certificate="80" + "00" * 6,
                         graph_sha256=digest(gnm_edges(50, 0.1, 0)))], file)  # fmt: skip
     known = best_known(50, 0.1, 0)
@@ -67,14 +67,14 @@ def test_the_better_of_a_file_and_the_table_is_best_known(file: Path) -> None:
     assert details["targets"]["best_known"] == {"mis-n50-d0.1-s0": known.cost}
 
 
-def test_a_proof_outranks_tabu_whose_target_is_kept_too(file: Path) -> None:
+def test_a_proof_outranks_tabu(file: Path) -> None:
     tabu = row(5, name="specified", method=targets_command.TABU)
     write_rows([tabu, row(5, cost=-2, certificate="90" + "00" * 2, proven=targets_command.PROOF)], file)
     targets = opened(file, "5").details["targets"]
     assert targets == {"best_known": {IDS[0]: -2}, "specified": {IDS[0]: -2}, "tabu": {IDS[0]: -1}}
 
 
-def test_the_published_problems_whose_optimum_is_proven_have_it_as_their_specified_target() -> None:
+def test_proven_published_problems_have_a_specified_target() -> None:
     details = open_workload(nodes=25, density=0.1).details
     assert details["targets"]["specified"] == details["targets"]["best_known"]
     assert "specified" not in open_workload(nodes=1000, density=0.01, seeds="0").details["targets"]
@@ -90,7 +90,7 @@ def test_a_wrong_row_is_named(file: Path) -> None:
     ([{"nodes": "20"}], "targets"), ([row(5, name="official")], "official"),
     ([row(5, name="Best Known")], "'Best Known'"), ([row(5), row(5)], "is given twice"),
 ])  # fmt: skip
-def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says: str) -> None:
+def test_a_malformed_target_file_is_refused(file: Path, rows: list[Any], says: str) -> None:
     if isinstance(rows[0], Target):
         write_rows(rows, file)
     else:
@@ -98,11 +98,11 @@ def test_what_is_no_file_of_targets_is_refused(file: Path, rows: list[Any], says
     assert says in raised(DataError, opened, file, says="is not a table of targets").message
 
 
-def test_a_file_that_is_not_there_is_refused(file: Path) -> None:
+def test_a_missing_file_is_refused(file: Path) -> None:
     raised(DataError, opened, file, says="No such file")
 
 
-def test_where_no_target_is_known_the_command_is_reported(file: Path) -> None:
+def test_an_unknown_target_names_the_command(file: Path) -> None:
     write_rows([row(5)], file)
     (note,) = opened(file).details["notes"]
     assert "rig targets 20 0.25 6 --out" in note
@@ -114,14 +114,14 @@ def test_where_no_target_is_known_the_command_is_reported(file: Path) -> None:
 # ---- the target that ends a solve -----------------------------------------------------------
 
 
-def test_a_solve_ends_close_to_the_specified_target_before_the_best_known(file: Path) -> None:
+def test_a_solve_stops_near_the_specified_target_first(file: Path) -> None:
     write_rows([row(5), row(6), row(6, name="specified", cost=-2, certificate="90" + "00" * 2)], file)
     if 3 in {int(v) for u, v in gnm_edges(20, 0.25, 6).edges.tolist() if u == 0}:
         pytest.fail("nodes 0 and 3 of this graph are no longer apart")
     assert stop_costs(opened(file), 0.5) == {IDS[0]: -0.5, IDS[1]: -1.0}
 
 
-def test_a_solve_ends_close_to_the_official_target_where_there_is_one() -> None:
+def test_a_solve_stops_near_an_official_target() -> None:
     workload = open_workload(nodes=50, density=0.1, seeds="0")
     official = workload.samples[0].target_cost
     assert official is not None and stop_costs(workload, 0.0) == {workload.samples[0].id: official}
@@ -144,7 +144,7 @@ def quick_tabu(monkeypatch: Patch) -> None:
 
 
 @pytest.mark.usefixtures("quick_tabu")
-def test_each_method_adds_its_rows_to_a_file_and_a_workload_takes_them(capsys: Capture, file: Path) -> None:
+def test_each_method_adds_rows_that_a_workload_uses(capsys: Capture, file: Path) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     for method in ("exact", "tabu", "search"):
         rig(capsys, "20", "0.25", "5", "6", "--seconds", "0.05", "--method", method,
@@ -175,7 +175,7 @@ def test_by_default_the_size_decides_between_proof_and_tabu(
     assert target in benchmark.parameters["target"].allowed
 
 
-def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(capsys: Capture, file: Path) -> None:
+def test_seeds_drawn_for_targets_are_evaluation_seeds(capsys: Capture, file: Path) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     rig(capsys, "10", "0.25", "--draw", "5", "--seconds", "2", "--out", str(file))
     drawn = [r.seed for r in read_rows(file)]
@@ -188,7 +188,7 @@ def test_seeds_drawn_for_their_targets_are_drawn_seeds_of_a_measurement(capsys: 
     assert "names seeds and draws" in rig(capsys, "10", "0.25", "7", "--draw", "5", code=3)
 
 
-def test_a_method_that_nobody_knows_is_refused(capsys: Capture) -> None:
+def test_an_unknown_method_is_refused(capsys: Capture) -> None:
     assert "Give one of size, search, exact, tabu" in rig(capsys, "20", "0.25", "5", "--method", "luck", code=3)
 
 
@@ -207,7 +207,7 @@ def test_only_the_named_problems_are_verified(capsys: Capture) -> None:
     assert "not a problem of the form" in rig(capsys, "50", "0.1", "--verify", code=3)
 
 
-def test_a_file_of_something_else_is_not_replaced(capsys: Capture, file: Path) -> None:
+def test_a_foreign_file_is_not_replaced(capsys: Capture, file: Path) -> None:
     file.write_text("my diary")
     assert "is not a table of targets" in rig(capsys, "20", "0.25", "5", "--out", str(file), code=DataError.exit_code)
     assert file.read_text() == "my diary"
@@ -217,7 +217,7 @@ def test_a_file_of_something_else_is_not_replaced(capsys: Capture, file: Path) -
 
 
 @pytest.mark.parametrize("name", ["pipe", ".", "dangling", "looped"])
-def test_only_a_regular_file_is_ever_replaced(tmp_path: Path, name: str) -> None:
+def test_only_regular_files_are_replaced(tmp_path: Path, name: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "dangling").symlink_to(tmp_path / "gone")
     (tmp_path / "looped").symlink_to(tmp_path / "looped")
@@ -226,7 +226,7 @@ def test_only_a_regular_file_is_ever_replaced(tmp_path: Path, name: str) -> None
     assert (tmp_path / name).lstat().st_mode == before.st_mode
 
 
-def test_a_link_to_a_file_is_followed_and_stays(tmp_path: Path) -> None:
+def test_a_link_to_a_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "real").chmod(0o600)
     (tmp_path / "link").symlink_to("real")
@@ -237,14 +237,14 @@ def test_a_link_to_a_file_is_followed_and_stays(tmp_path: Path) -> None:
     assert regular(tmp_path / "link") == (tmp_path / "real").resolve()
 
 
-def test_what_fails_half_way_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     with pytest.raises(ZeroDivisionError), replacing(tmp_path / "real") as out:
         out.write(b"new" + bytes([1 // 0]))
     assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("real", b"old")]
 
 
-def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
+def test_a_set_found_too_late_states_the_delay() -> None:
     others = {"official": None, "best_known": None}
     late = replace(row(5), found_s=0.037)
     assert targets_command._line(late, others, 0.01).endswith("found after 0.037 s, more than the 0.01 s asked for")
@@ -256,14 +256,14 @@ def test_a_set_found_past_the_time_that_was_asked_for_says_so() -> None:
 FREE = Rules("test", "any", "a test", submittable=False, idle_s=0.0)
 
 
-def test_a_gap_without_a_target_is_refused_before_the_first_step() -> None:
+def test_a_gap_without_a_target_is_refused_early() -> None:
     workload = open_workload(nodes=20, density=0.25, seeds="5")
     optimization(workload, FREE)
     error = raised(UsageError, optimization, workload, FREE, to_gap=0.05, says="has no target cost")
     assert "rig targets 20 0.25 5 --out" in error.remedy
 
 
-def test_a_workload_without_problems_is_refused_before_the_first_step() -> None:
+def test_a_workload_without_problems_is_refused_early() -> None:
     with pytest.raises(UsageError, match="workload asc has samples to classify"):
         optimization(asc.open_workload(samples=2, audio_hz=1000), FREE)
 

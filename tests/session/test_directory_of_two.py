@@ -38,7 +38,7 @@ def test_a_directory_filled_during_setup_is_refused(tmp_path: Path, monkeypatch:
     assert contents(tmp_path / "shared") == first
 
 
-def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: Path) -> None:
+def test_a_session_in_use_is_left_unchanged(tmp_path: Path) -> None:
     request = rig.Request(device="mock", out=tmp_path)
     planned = PlannedRun("accuracy", "accuracy", rig.SampleSet("blank", "none", "1", "0" * 64, samples(4)), False)
     with opened(tmp_path, request, resume=False) as first:
@@ -57,7 +57,7 @@ def test_a_session_that_another_process_is_recording_is_left_as_it_is(tmp_path: 
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no list of open files here")
-def test_a_driver_that_closes_the_file_of_a_lock_costs_no_session(tmp_path: Path) -> None:
+def test_a_driver_may_close_the_lock_file(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     with locked(lock, "it"):
         mine = next(fd for fd in Path("/proc/self/fd").iterdir() if os.path.realpath(fd) == str(lock.resolve()))
@@ -83,7 +83,7 @@ def open_device(bench):
 
 
 @pytest.mark.parametrize("at", ["info", "stage", "submit", "close"])
-def test_paths_are_those_of_the_caller(here: Path, at: str) -> None:
+def test_paths_are_relative_to_caller(here: Path, at: str) -> None:
     (here / "wanders.py").write_text(DRIVER.format(at=at))
     options = ("workload.samples=2", "idle_s=0.1")
     request = rig.Request("wanders.py:open_device", ("mock",), options=options, out=Path("run"), simulate=True)
@@ -93,14 +93,14 @@ def test_paths_are_those_of_the_caller(here: Path, at: str) -> None:
     assert not [*here.rglob("elsewhere/run")]
 
 
-def test_a_target_that_cannot_be_written_is_refused_before_anything_is_opened(monkeypatch: Patch) -> None:
+def test_an_unwritable_target_is_refused_before_opening(monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.session.measure.set_up_bench", lambda request: pytest.fail("the bench is opened"))
     out = Path("/proc/new/run")  # where not even root makes a file
 
     raised(StoreError, rig.measure, rig.Request(device="mock", out=out), says=r"new.run cannot be written", quiet=True)
 
 
-def test_a_full_disk_is_not_reported_as_a_disk_without_locks(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_full_disk_is_not_taken_for_missing_locks(tmp_path: Path, monkeypatch: Patch) -> None:
     full = raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr("rig.session.locks.FileLock.acquire", full)
     with pytest.raises(StoreError, match="Make room"), locked(tmp_path / ".lock", "the session"):

@@ -37,7 +37,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(tmp_path_factory.mktemp("evaluating") / "session", trials=2)
 
 
-def test_results_are_those_of_one_process_in_order(session: Path) -> None:
+def test_parallel_results_equal_serial_results(session: Path) -> None:
     said = told(session, """
 where = lambda run: (os.getpid() == here, evaluate(run))
 found = list(results_of(runs, where, long=1))
@@ -51,7 +51,7 @@ def test_short_runs_start_no_process(session: Path) -> None:
     assert told(session, "print(set(results_of(runs, lambda run: os.getpid() == here)))") == "{True}\n"
 
 
-def test_the_error_is_that_of_the_first_run_that_has_one(session: Path) -> None:
+def test_the_first_error_is_raised(session: Path) -> None:
     assert told(session, """
 def refused(run):
     raise DataError(str(runs.index(run)))
@@ -64,7 +64,7 @@ for first in (power, power[1:]):
 """) == "True\nTrue\n"  # fmt: skip
 
 
-def test_runs_that_a_killed_process_left_are_evaluated_here(session: Path) -> None:
+def test_runs_of_a_killed_process_are_evaluated_again(session: Path) -> None:
     assert told(session, """
 def killed(run):
     if os.getpid() != here:
@@ -74,7 +74,7 @@ print(list(results_of(runs, killed, long=1)) == list(range(len(runs))))
 """) == "True\n"  # fmt: skip
 
 
-def test_an_interruption_ends_the_other_process_too(session: Path) -> None:
+def test_an_interruption_ends_the_child_process(session: Path) -> None:
     assert told(session, """
 import time
 def stopped(run):

@@ -39,7 +39,7 @@ def searched(folder: Path, number: int) -> int:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, number: int, capsys: Capture) -> None:
+def test_an_interrupted_search_reports_no_size(tmp_path: Path, number: int, capsys: Capture) -> None:
     assert searched(tmp_path, number) == 130
     assert json.loads(capsys.readouterr().out)["error"] == "Interrupted"
 
@@ -54,7 +54,7 @@ def test_an_interrupted_search_for_a_size_ends_and_states_none(tmp_path: Path, n
     assert "Interrupted broke it off: interrupted" in json.dumps(said)
 
 
-def test_a_search_that_goes_on_tries_the_interrupted_size_again(tmp_path: Path) -> None:
+def test_a_resumed_search_repeats_the_interrupted_size(tmp_path: Path) -> None:
     searched(tmp_path, signal.SIGINT)
     rig.measure(request_in(tmp_path / "run", trust=True), quiet=True, resume=True)
     held = {probe.nodes: probe.held for probe in open_session(tmp_path / "run").probes}
@@ -75,7 +75,7 @@ def interrupt_at(number: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(MockDevice, "submit", interrupted)
 
 
-def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_remedies_after_an_interrupt_say_resume(tmp_path: Path, monkeypatch: Patch) -> None:
     interrupt_at(14, monkeypatch)
     options = ("samples=8", "audio_hz=1000", "idle_s=0.1")
     with pytest.raises(Interrupted):
@@ -91,7 +91,7 @@ def test_an_interrupted_session_asks_only_to_go_on(tmp_path: Path, monkeypatch: 
     assert {*others, *(refused.remedy for refused in result.refusals)} == {GO_ON}
 
 
-def test_an_interrupted_search_for_a_peak_states_none(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+def test_an_interrupted_search_reports_no_peak(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     interrupt_at(60, monkeypatch)
     asked = ["--scenario", "server", "--find-peak", "--rules", "quick", "--json"]
     given = options("arrival_hz=10", "latency_bound_s=0.05", "duration_s=2", "samples=8", "idle_s=0")
@@ -104,7 +104,7 @@ def test_an_interrupted_search_for_a_peak_states_none(tmp_path: Path, monkeypatc
     assert "peak" not in json.dumps(json.loads(capsys.readouterr().out))
 
 
-def test_an_interrupted_report_says_the_recording_is_whole(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+def test_the_report_after_an_interrupt_is_whole(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
     monkeypatch.setattr("rig.session.report.report", lambda *_, **__: signal.raise_signal(signal.SIGINT))
     out = tmp_path / "run"
     asked = ["--mode", "together", *options("samples=8", "idle_s=0"), "--out", str(out)]
@@ -112,12 +112,12 @@ def test_an_interrupted_report_says_the_recording_is_whole(tmp_path: Path, monke
     assert f"interrupted. The recording is complete: rig report {out}" in capsys.readouterr().err
 
 
-def test_what_handles_errors_does_not_handle_an_interruption() -> None:
+def test_except_exception_does_not_catch_an_interruption() -> None:
     """So a script that continues after an error still ends when it is interrupted."""
     assert not issubclass(Interrupted, Exception)
 
 
-def test_an_interrupted_training_ends_at_once_with_no_network(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_an_interrupted_training_writes_no_network(tmp_path: Path, monkeypatch: Patch) -> None:
     told = []
 
     def interrupted(text: str, **_: object) -> None:
@@ -158,7 +158,7 @@ def test_a_limit_that_the_operator_set_is_not_widened() -> None:
 
 
 @linux
-def test_a_solver_that_runs_out_of_memory_ends_the_search_with_the_size_before(tmp_path: Path) -> None:
+def test_a_solver_without_memory_ends_the_size_search(tmp_path: Path) -> None:
     done = python(UNDRAWN + MAIN, *search("hungry", tmp_path / "run"), timeout=120)
     assert done.returncode in (0, 30), done.stderr
     found = re.search(r"the largest is (\d+) nodes", done.stderr)

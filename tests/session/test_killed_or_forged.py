@@ -73,20 +73,20 @@ def session(killed: Path, tmp_path: Path) -> Path:
     return shutil.copytree(killed, tmp_path / "session")
 
 
-def test_its_ended_runs_are_reported_and_it_is_invalid(session: Path) -> None:
+def test_a_killed_session_reports_its_ended_runs(session: Path) -> None:
     result = result_of(session)
     assert result.validity is not None and result.verdict == "INVALID"
     assert ("1", "3") in [(c.found, c.allowed) for c in result.validity.checks if c.rule == "runs of the session"]
     assert "Recordings that are no part of the session: 1 (performance, it was broken off)" in result.notes
 
 
-def test_the_report_says_how_to_go_on(session: Path, capsys: Capture) -> None:
+def test_a_report_says_how_to_resume(session: Path, capsys: Capture) -> None:
     assert main(["report", str(session)]) == InvalidResultError.exit_code
     assert f"next    rig measure --resume {session}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("asked", "advice"), [(True, "--resume"), (False, "original")])
-def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: bool, advice: str) -> None:
+def test_an_audit_says_how_to_resume(session: Path, capsys: Capture, asked: bool, advice: str) -> None:
     if not asked:
         (session / REQUEST).unlink()
     assert main(["audit", str(session), "--json"]) == 32
@@ -96,7 +96,7 @@ def test_an_audit_says_that_it_can_go_on(session: Path, capsys: Capture, asked: 
     assert advice in worst
 
 
-def test_a_session_whose_first_run_was_broken_off_says_so(session: Path, tmp_path: Path) -> None:
+def test_a_session_without_a_first_run_is_refused(session: Path, tmp_path: Path) -> None:
     bind(session, [], seal=False)
     caught = raised(StoreError, rig.report, session, says="no run of the session")
     assert "--resume" in caught.remedy
@@ -105,14 +105,14 @@ def test_a_session_whose_first_run_was_broken_off_says_so(session: Path, tmp_pat
     assert not about.exists()
 
 
-def test_an_empty_directory_of_a_run_is_no_obstacle(session: Path) -> None:
+def test_an_empty_run_directory_is_replaced(session: Path) -> None:
     (session / "power" / "traces").mkdir(parents=True)
     rig.measure(request_in(session, trust=False), quiet=True, resume=True)
     assert len(open_session(session).runs) == 3
 
 
 @pytest.mark.parametrize("writes", [0, 1])
-def test_a_run_that_could_not_begin_is_no_run_of_its_session(tmp_path: Path, monkeypatch: Patch, writes: int) -> None:
+def test_a_run_that_never_began_is_left_out(tmp_path: Path, monkeypatch: Patch, writes: int) -> None:
     left = [None] * writes
 
     def limited(*_: object) -> int:
@@ -129,7 +129,7 @@ def test_a_run_that_could_not_begin_is_no_run_of_its_session(tmp_path: Path, mon
     assert (len(open_session(folder).runs), open_session(folder).repeated) == (3, ("broken/accuracy.1",))
 
 
-def test_it_goes_on_with_what_is_missing_and_keeps_what_is_good(session: Path) -> None:
+def test_resuming_records_only_the_missing_runs(session: Path) -> None:
     accuracy = rig.open_run(session / "accuracy").digest
     assert rig.measure(request_in(session, trust=False), quiet=True, resume=True) == session
     found = open_session(session)
@@ -186,12 +186,12 @@ def test_resuming_may_be_killed(session: Path, monkeypatch: Patch, at: str, afte
     assert found.repeated == ("broken/performance.1", "broken/performance.2")
 
 
-def test_a_session_that_is_whole_has_nothing_to_go_on_with(session: Path) -> None:
+def test_a_whole_session_has_nothing_to_resume(session: Path) -> None:
     (session / REQUEST).unlink()
     raised(UsageError, request_in, session, says="nothing left", trust=False)
 
 
-def test_a_session_that_names_code_by_its_path_goes_on_only_with_trust(session: Path) -> None:
+def test_resuming_a_session_with_own_code_requires_trust(session: Path) -> None:
     assert go_on(session) == f"rig measure --resume {session}"
     document = json.loads((session / REQUEST).read_text())
     (session / REQUEST).write_text(json.dumps(document | {"device": "/tmp/evil.py:open_device"}))
@@ -222,7 +222,7 @@ def test_only_a_copy_of_ones_own_session_needs_trust(own: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_code_that_changed_between_the_runs_of_a_session_is_reported(
+def test_code_changed_between_runs_is_reported(
     own: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changed: bool
 ) -> None:
     if changed:
@@ -233,7 +233,7 @@ def test_code_that_changed_between_the_runs_of_a_session_is_reported(
     assert any("several versions of mine.py, numpy" in text for text in rig.evaluated(own).result.notes) == changed
 
 
-def test_unchanged_code_outside_of_the_directory_is_not_reported(own: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_unchanged_outside_code_is_not_reported(own: Path, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     with killed_before("performance"):
         device = f"{tmp_path}/mine.py:open_device"
@@ -243,7 +243,7 @@ def test_unchanged_code_outside_of_the_directory_is_not_reported(own: Path, tmp_
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_device_that_is_declared_otherwise_after_a_break_is_reported(here: Path, changed: bool) -> None:
+def test_a_device_changed_after_a_break_is_reported(here: Path, changed: bool) -> None:
     (here / "board.py").write_text(BOARD)
     (here / "firmware").write_text("1.0")
     with killed_before("performance"):
@@ -256,7 +256,7 @@ def test_a_device_that_is_declared_otherwise_after_a_break_is_reported(here: Pat
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_a_bench_file_that_changed_after_a_break_is_reported(here: Path, capsys: Capture, changed: bool) -> None:
+def test_a_bench_file_changed_after_a_break_is_reported(here: Path, capsys: Capture, changed: bool) -> None:
     bench = '[devices.board]\ndriver = "mock"\noptions = { idle_w = 0.001 }\n'
     (here / "bench.toml").write_text(bench)
     with killed_before("performance"):
@@ -290,7 +290,7 @@ def listed():
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_data_that_changed_between_the_runs_of_a_session_make_it_invalid(here: Path, changed: bool) -> None:
+def test_data_changed_between_runs_are_invalid(here: Path, changed: bool) -> None:
     (here / "listed.py").write_text(LISTED)
     (here / "labels").write_text("a b a b")
     with killed_before("power"):
@@ -305,7 +305,7 @@ def test_data_that_changed_between_the_runs_of_a_session_make_it_invalid(here: P
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
-def test_a_request_that_cannot_be_read_says_so(session: Path, content: str) -> None:
+def test_an_unreadable_request_is_refused(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)
     raised(StoreError, request_in, session, says="cannot be read", trust=False)
 
@@ -331,7 +331,7 @@ def without(name: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-def test_an_untouched_session_is_valid_and_prints_its_digest(whole: Path, capsys: Capture) -> None:
+def test_an_untouched_session_is_valid_with_its_digest(whole: Path, capsys: Capture) -> None:
     assert main(["report", str(whole)]) == 0
     digest = open_session(whole).digest
     assert f"digest  {digest}" in capsys.readouterr().out
@@ -357,7 +357,7 @@ LEADING = ("..", "../one", "/etc", "a/b", "", ".", "a\nb", "x" * 300)
     (lambda document: document["runs"].append(document["runs"][-1]), IntegrityError, "twice"),
     *((lambda d, name=name: d["runs"][0].update(path=name), StoreError, "cannot be read") for name in LEADING),
 ])  # fmt: skip
-def test_runs_that_are_dropped_swapped_doubled_or_elsewhere_are_refused(
+def test_dropped_swapped_doubled_or_moved_runs_are_refused(
     whole: Path, change: Callable[[dict[str, Any]], None], error: type[Exception], says: str
 ) -> None:
     bind_again(whole, change)
@@ -385,7 +385,7 @@ def test_a_changed_byte_of_the_file_is_refused(whole: Path) -> None:
     raised(IntegrityError, rig.report, whole, says="seal")
 
 
-def test_a_link_in_the_place_of_a_run_is_refused(whole: Path, tmp_path: Path) -> None:
+def test_a_link_instead_of_a_run_is_refused(whole: Path, tmp_path: Path) -> None:
     (whole / "power").rename(tmp_path / "power")
     (whole / "power").symlink_to(tmp_path / "power")
     raised(IntegrityError, rig.report, whole, says="is a link")
@@ -415,13 +415,13 @@ def under_rules(path: Path, **changed: object) -> rig.Run:
     return rig.open_run(path)
 
 
-def test_recorded_rules_that_are_not_those_of_their_name_are_invalid(whole: Path) -> None:
+def test_altered_rules_under_a_known_name_are_invalid(whole: Path) -> None:
     found = rig.evaluate(under_rules(whole / "power", idle_s=0.001))
     assert found.validity is not None
     (failed,) = [c for c in found.validity.checks if not c.ok]
     assert (failed.rule, failed.found) == ("the rules are those of quick", "idle_s is 0.001, not 2.0")
 
 
-def test_a_set_of_rules_that_is_not_known_is_never_for_submission(whole: Path) -> None:
+def test_an_unknown_rule_set_is_never_submittable(whole: Path) -> None:
     found = rig.evaluate(under_rules(whole / "power", name="neurobench-9", submittable=True))
     assert found.validity is not None and not found.validity.submittable

@@ -1,4 +1,4 @@
-"""A repetition takes the task and its options from others' recording, but nothing that acts on this bench."""
+"""A repetition takes task and options from a recording of others, but no option of device, meter or bench."""
 
 import os
 import shutil
@@ -41,18 +41,18 @@ def edited(run: Path, folder: Path, **values: Any) -> Path:
     return rewritten(run, folder / "edited", change)
 
 
-def test_the_task_its_options_and_its_seeds_are_taken(recorded: Path) -> None:
+def test_task_options_and_seeds_are_taken(recorded: Path) -> None:
     taken, _ = like(recorded)
     assert (taken.scenario, taken.workload, taken.rules, taken.mode) == ("single-stream", "asc", "quick", "session")
     assert (taken.trials, taken.configuration) == (2, "fast")
     assert {"scenario.warmup=2", "workload.samples=6", "workload.sample_seed=2040"} <= set(taken.options)
 
 
-def test_nothing_of_the_bench_is_taken(recorded: Path) -> None:
+def test_bench_options_are_left_out(recorded: Path) -> None:
     assert not [text for text in like(recorded)[0].options if not text.startswith(("scenario.", "workload."))]
 
 
-def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_repetition_asks_the_same(recorded: Path, tmp_path: Path, capsys: Capture) -> None:
     theirs = submitted(tmp_path / "theirs", recorded).path
     ours = tmp_path / "ours"
     words = ["measure", "--device", "mock", "--like", str(theirs), "--out", str(ours), "--allow-invalid"]
@@ -64,7 +64,7 @@ def test_a_repeated_submission_asks_alike(recorded: Path, tmp_path: Path, capsys
     assert "phase_w" in str(rig.open_run(ours / "power-1").start.device.details)
 
 
-def test_a_submission_of_several_configurations_asks_which(recorded: Path, tmp_path: Path) -> None:
+def test_the_configuration_must_be_named(recorded: Path, tmp_path: Path) -> None:
     made = submitted(tmp_path / "out", recorded, session(tmp_path / "b"))
     raised(UsageError, like, made.path, says=r"2 configurations.*sessions/a")
 
@@ -79,20 +79,20 @@ def test_code_that_a_recording_names_is_never_run(run: Path, tmp_path: Path, gro
 
 
 @pytest.mark.parametrize("option", ["data=set", "data=/etc", "split=../x", "split=here.txt", "data=C:\\x"])
-def test_a_path_of_others_is_not_taken(run: Path, here: Path, option: str) -> None:
+def test_a_foreign_path_is_not_taken(run: Path, here: Path, option: str) -> None:
     Path("here.txt").write_text("x")
     taken, left = like(edited(run, here, workload={"options": dict([option.split("=")])}))
     assert not [text for text in taken.options if text.startswith("workload.")]
     assert any("a path" in what for what in left)
 
 
-def test_an_option_that_no_one_knows_is_left_and_named(run: Path, tmp_path: Path) -> None:
+def test_an_unknown_option_is_named_and_left_out(run: Path, tmp_path: Path) -> None:
     taken, left = like(edited(run, tmp_path, scenario={"options": {"colour\x1b[2J": "blue"}}))
     assert any("no option here" in what for what in left)
     assert "\x1b" not in "".join(lines_of(taken, left))
 
 
-def test_seeds_that_were_drawn_are_asked_for_by_themselves(run: Path, tmp_path: Path) -> None:
+def test_drawn_seeds_are_requested_explicitly(run: Path, tmp_path: Path) -> None:
     drawn = {"name": "qubo-mis", "options": {"nodes": 10, "draw": 2, "seeds": "0-4"}, "details": {"seeds": [71, 8]}}
     options = like(edited(run, tmp_path, workload=drawn, scenario={"name": "optimization", "options": {}}))[0].options
     assert {"workload.seeds=71,8", "workload.draw=0"} <= set(options)
@@ -111,13 +111,13 @@ def refusal(tmp_path: Path, recording: Path, *words: str, capsys: Capture) -> st
     (("--option", "sample_seed=2000"), "workload.sample_seed is taken"),
     (("--option", "scenario.warmup=1"), "scenario.warmup is taken"),
 ])  # fmt: skip
-def test_what_is_taken_cannot_be_given(
+def test_taken_options_are_refused(
     recorded: Path, tmp_path: Path, words: tuple[str, ...], said: str, capsys: Capture
 ) -> None:
     assert said in refusal(tmp_path, recorded, *words, capsys=capsys)
 
 
-def test_other_samples_are_no_repetition(run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_other_samples_are_refused(run: Path, tmp_path: Path, capsys: Capture) -> None:
     """An older recording has no options of its workload; the digest identifies its samples."""
     older = edited(run, tmp_path, workload={"options": {}})
     assert "does not hold them" in "".join(lines_of(*like(older)))
@@ -130,7 +130,7 @@ def test_an_import_is_no_measurement_to_repeat(run: Path, tmp_path: Path) -> Non
     raised(UsageError, like, edited(run, tmp_path, imported={"format": "plain-csv"}), says="only an import")
 
 
-def test_the_mode_of_a_lone_run_is_taken(run: Path) -> None:
+def test_the_mode_of_one_run_is_taken(run: Path) -> None:
     taken, _ = like(run)
     assert (taken.mode, taken.trials) == ("together", None)
 
@@ -155,7 +155,7 @@ def lab(plain: Path, here: Path) -> Path:
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_name_or_a_part_of_one_is_enough(capsys: Capture) -> None:
+def test_a_part_of_a_name_is_enough(capsys: Capture) -> None:
     assert meant(Path("first")) == meant(Path("irs")) == meant(Path("runs/first")) == Path("runs/first")
     assert meant(Path("gone")) == Path("gone")
     raised(UsageError, meant, Path("mock"), says=r"mock may be one of 2 recordings.*such as runs/b-mock")
@@ -163,13 +163,13 @@ def test_a_name_or_a_part_of_one_is_enough(capsys: Capture) -> None:
     assert listed == ["runs/b-mock", "runs/a-mock"]
 
 
-def test_an_exact_name_is_that_recording_though_others_contain_it(lab: Path) -> None:
+def test_an_exact_name_precedes_longer_names(lab: Path) -> None:
     (lab / "runs" / "a-mock").rename(lab / "runs" / "first-2")
     assert meant(Path("first")) == Path("runs/first")
 
 
 @pytest.mark.usefixtures("lab")
-def test_a_report_of_a_folder_of_recordings_lists_them_newest_first(capsys: Capture) -> None:
+def test_a_report_of_a_folder_lists_its_recordings(capsys: Capture) -> None:
     assert main(["report", "runs"]) == UsageError.exit_code
     *listed, said = capsys.readouterr().err.splitlines()
     assert [line.split(",")[0].strip() for line in listed] == ["runs/b-mock", "runs/a-mock", "runs/first"]

@@ -43,19 +43,19 @@ def ids(run: rig.Run) -> list[str]:
     return [row["sample_id"] for row in run.replies.to_pylist() if not row["warmup"]]
 
 
-def test_two_meters_with_rails_of_one_name_are_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+def test_two_meters_with_equal_rail_names_are_refused(tmp_path: Path) -> None:
     raised(SetupError, recorded, tmp_path / "out", says=r"core\.arrows", meters=("mock", "mock"))
     assert not (tmp_path / "out").exists()
 
 
-def test_on_a_host_clock_of_coarse_steps_nothing_real_is_measured(session: Measure, monkeypatch: Patch) -> None:
+def test_a_coarse_host_clock_refuses_real_measurements(session: Measure, monkeypatch: Patch) -> None:
     fine_ns = time.monotonic_ns  # on Windows, Python 3.12 reads a clock of 15.6 ms
     monkeypatch.setattr(time, "monotonic_ns", lambda: fine_ns() // 15_625_000 * 15_625_000)
     raised(SetupError, session, says=r"steps by 0\.016 s.*3\.13", device="numpy-esn", meters=("none",))
     session()
 
 
-def test_a_session_needs_no_directory_opened_and_no_lock_removed(session: Measure, monkeypatch: Patch) -> None:
+def test_a_session_works_without_opening_directories(session: Measure, monkeypatch: Patch) -> None:
     """Windows does neither."""
 
     def refusing(call: Callable[..., Any], wrong: Callable[[Path], bool]) -> Callable[..., Any]:
@@ -68,7 +68,7 @@ def test_a_session_needs_no_directory_opened_and_no_lock_removed(session: Measur
     assert len(runs_in(session())) == 3
 
 
-def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) -> None:
+def test_a_request_accepts_text_paths_and_named_options(tmp_path: Path) -> None:
     named: Any = {"samples": 8, "marks": False}
     place: Any = str(tmp_path / "out")
     asked = rig.Request("mock", options=named, out=place)
@@ -80,7 +80,7 @@ def test_a_request_takes_the_text_of_a_path_and_options_by_name(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("scenario", ["single-stream", "offline", "server", "real-time"])
-def test_by_default_accuracy_performance_and_power_follow_each_other_bound(session: Measure, scenario: str) -> None:
+def test_the_default_session_is_accuracy_performance_and_power(session: Measure, scenario: str) -> None:
     length = {"server": ["duration_s=4"], "real-time": ["stream_s=6"]}.get(scenario, [])
     folder = session(*length, scenario=scenario)
     assert [(p.name, why) for p, why in runs_in(folder)] == [(n, n) for n in ("accuracy", "performance", "power")]
@@ -92,7 +92,7 @@ def test_by_default_accuracy_performance_and_power_follow_each_other_bound(sessi
 
 
 @pytest.mark.parametrize("mode", ["together", "performance", "accuracy", "power"])
-def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode: str) -> None:
+def test_a_mode_records_one_run_and_no_session(session: Measure, mode: str) -> None:
     folder = session(mode=mode)
     run = rig.open_run(folder)
     assert not is_session(folder)
@@ -102,7 +102,7 @@ def test_a_mode_is_one_run_with_its_meter_and_no_session(session: Measure, mode:
     assert mode != "together" or wanted <= set(map(str, rig.evaluate(run).quantities))
 
 
-def test_without_a_meter_no_power_is_measured(session: Measure) -> None:
+def test_no_power_is_measured_without_a_meter(session: Measure) -> None:
     assert [why for _, why in runs_in(session(meters=("none",)))] == ["accuracy", "performance"]
 
 
@@ -115,7 +115,7 @@ def test_only_power_runs_play_longer_sequences_when_asked(session: Measure) -> N
 # ---- compliance ----------------------------------------------------------------------------
 
 
-def test_a_compliance_run_asks_for_one_sample_again_and_again(session: Measure) -> None:
+def test_a_compliance_run_repeats_one_sample(session: Measure) -> None:
     folder = session(compliance=True)
     path, why = runs_in(folder)[-1]
     assert (path.name, why) == ("repeated", "compliance")
@@ -146,7 +146,7 @@ def test_phases_issued_apart_pass_the_compliance_checks(session: Measure) -> Non
 # ---- how a session ends --------------------------------------------------------------------
 
 
-def test_a_session_that_breaks_off_binds_what_there_is(session: Measure, tmp_path: Path) -> None:
+def test_a_broken_session_binds_its_runs(session: Measure, tmp_path: Path) -> None:
     """The fourteenth sample is the fourth of the second run, because each run begins with a warm-up."""
     caught = raised(DeviceTimeoutError, session, "fail_at=14", "fail=hang", "timeout_s=1", device="mock")
     assert "performance" in caught.remedy
@@ -172,7 +172,7 @@ TWO_PHASES = ("", "preprocess", "inference")
 
 
 @pytest.mark.parametrize(("options", "more"), [((), {"trials": 2}), ((), {"amortise_s": 2.0}), (("apart=true",), {})])
-def test_energy_is_power_times_time_beside_it(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
+def test_energy_is_power_times_time(tmp_path: Path, options: tuple[str, ...], more: dict[str, Any]) -> None:
     whole = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, *options, **more)).result.quantities
     names = ("energy_per_inference_j", "active_power_w", "execution_time_s")
     for energy, power, each_s in ([whole[FigureKey(name, phase)].value for name in names] for phase in TWO_PHASES):
@@ -185,7 +185,7 @@ def test_all_phases_of_an_issue_are_one_execution(tmp_path: Path) -> None:
     assert whole == pytest.approx(first + last * [1.0, 1.0, 0.0])
 
 
-def test_energy_holds_the_sum_over_phases_whose_mix_differs_between_runs(tmp_path: Path) -> None:
+def test_energy_holds_the_sum_over_unequal_phase_mixes(tmp_path: Path) -> None:
     sure = ("span_spread=0.3", TWO, "inference_w=6e-3", "gain_limit=0", "offset_limit=0")
     for seed in (1, 2, 3):
         of_seed = (f"seed={seed}", f"device_seed={seed}", f"meter_seed={seed}")
@@ -194,13 +194,13 @@ def test_energy_holds_the_sum_over_phases_whose_mix_differs_between_runs(tmp_pat
         assert whole.interval()[0] <= sum(part.value for part in parts) <= whole.interval()[1]
 
 
-def test_an_error_of_the_stamps_of_one_run_does_not_cancel_in_another(tmp_path: Path) -> None:
+def test_stamp_errors_of_two_runs_do_not_cancel(tmp_path: Path) -> None:
     found = rig.evaluated(recorded(tmp_path / "out", SPREAD, "stamp_jitter_s=1e-4"))
     (alone,) = [part.result.quantities for part in found.parts if part.purpose == "power"]
     assert found.result.quantities["energy_per_inference_j"].u > alone["energy_per_inference_j"].u
 
 
-def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_beside(tmp_path: Path) -> None:
+def test_amortised_and_single_sample_times_are_both_stated(tmp_path: Path) -> None:
     found = rig.evaluated(recorded(tmp_path / "out", SPREAD, TWO, amortise_s=6.0))
     by = {part.purpose: part.result.quantities for part in found.parts}
     whole = found.result
@@ -216,7 +216,7 @@ def test_amortised_time_is_that_of_the_sequences_and_a_single_sample_stands_besi
 # ---- the report of a session ---------------------------------------------------------------
 
 
-def test_a_session_draws_its_own_pictures_and_a_run_those_of_its_own_report(session: Measure) -> None:
+def test_a_session_report_has_only_its_own_pictures(session: Measure) -> None:
     path = session()
     rig.report(path)
     whole, run = (folder / "derived" / "report.html" for folder in (path, path / "power"))

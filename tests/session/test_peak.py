@@ -33,7 +33,7 @@ pytestmark = pytest.mark.pictures
 
 
 @given(limit_hz=st.floats(0.1, 1e5), start_hz=st.floats(1.0, 100.0))
-def test_the_highest_rate_that_holds_is_found_within_the_resolution(limit_hz: float, start_hz: float) -> None:
+def test_the_highest_valid_rate_is_found_within_the_resolution(limit_hz: float, start_hz: float) -> None:
     tried: list[float] = []
 
     def holds(rate_hz: float) -> bool:
@@ -47,7 +47,7 @@ def test_the_highest_rate_that_holds_is_found_within_the_resolution(limit_hz: fl
     assert len(set(tried)) == len(tried)
 
 
-def test_a_search_that_nothing_holds_gives_up_before_samples_become_rare() -> None:
+def test_a_search_without_a_valid_rate_gives_up_early() -> None:
     """At a thousandth of the rate a probe takes a thousand times as long."""
     tried: list[float] = []
 
@@ -63,7 +63,7 @@ def test_a_search_that_nothing_holds_gives_up_before_samples_become_rare() -> No
 
 
 @given(largest=st.integers(2, 10**6), start=st.integers(2, 10**4))
-def test_the_largest_size_that_holds_is_found_within_a_twentieth(largest: int, start: int) -> None:
+def test_the_largest_valid_size_is_found_closely(largest: int, start: int) -> None:
     tried: list[int] = []
 
     def holds(size: int) -> bool:
@@ -125,7 +125,7 @@ def test_the_peak_of_a_deterministic_server_is_the_analytic_one(tmp_path: Path) 
     assert "Highest rate within the rules" in [card["title"] for card in cards(result, key_figures(result))]
 
 
-def test_the_peak_is_as_uncertain_as_another_draw_of_arrivals_makes_it(tmp_path: Path) -> None:
+def test_the_peak_interval_covers_another_draw_of_arrivals(tmp_path: Path) -> None:
     """Two searches with other arrivals show no difference of one device; the same arrivals show a slower one."""
 
     def peak_hz(seed: int) -> float:
@@ -179,7 +179,7 @@ def test_searches_with_the_same_arrivals_share_their_draw(sigma: float) -> None:
     assert 0.5 < every.mean() / np.var(peaks_hz, ddof=1) < 2.0
 
 
-def test_a_bound_below_the_service_time_is_refused_with_its_probes_bound(tmp_path: Path) -> None:
+def test_a_bound_below_the_service_time_is_refused(tmp_path: Path) -> None:
     options = [o for o in DETERMINISTIC if not o.startswith("latency_bound_s")]
     with pytest.raises(MeasurementRefusedError, match="keeps every rule"):
         rig.measure(request(tmp_path / "peak", *options, "latency_bound_s=0.04"), quiet=True)

@@ -84,7 +84,7 @@ def request(path: Path) -> Request:
     ("feeding", "", "feeder"), ("plain", "feeds = true", "feeder"), ("feeding", "feeds = false", "board"),
     ("plain", "", "board"),
 ])  # fmt: skip
-def test_what_feeds_the_board_opens_before_it_and_closes_after(here: Path, driver: str, feeds: str, first: str) -> None:
+def test_a_feeding_meter_opens_first_and_closes_last(here: Path, driver: str, feeds: str, first: str) -> None:
     with set_up_bench(request(bench(here, driver, feeds))) as setup:
         names = [meter.info().name for meter in setup.bench.meters]
     order = ["feeder", "board", "thermometer"] if first == "feeder" else ["board", "thermometer", "feeder"]
@@ -92,7 +92,7 @@ def test_what_feeds_the_board_opens_before_it_and_closes_after(here: Path, drive
     assert noted(here) == [f"open {who}" for who in order] + [f"close {who}" for who in reversed(order)]
 
 
-def test_a_board_that_is_fed_has_time_to_boot(here: Path) -> None:
+def test_a_fed_board_has_time_to_boot(here: Path) -> None:
     at_s = {}
     for name, feeds, boot in (("own", "", ""), ("fed", "feeds = true", ""), ("slow", "feeds = true", "boot_s = 7.5")):
         (here / "log").unlink(missing_ok=True)
@@ -102,7 +102,7 @@ def test_a_board_that_is_fed_has_time_to_boot(here: Path) -> None:
     assert at_s["slow"] - at_s["own"] == pytest.approx(7.5, abs=0.1)
 
 
-def test_the_doctor_opens_in_the_same_order_and_shows_it(here: Path) -> None:
+def test_the_doctor_uses_and_shows_the_order(here: Path) -> None:
     found = list(diagnose([], bench(here, "feeding"), Settings(seconds=0.05)))
     order = ["feeder", "board", "thermometer"]
     told = "opened in this order: feeder (feeds it), board, thermometer"

@@ -81,13 +81,13 @@ COMMAS = text(",".join(map(str, row)) for row in np.triu(Q) + np.triu(Q, 1))
     ("own.txt", WITH_EXPONENTS, NUMBERED), ("full.coo", FULL, NUMBERED), ("rows.csv", ROWS_OF_Q, NUMBERED),
     ("own.csv", COMMAS, NUMBERED), ("own.npz", as_array, NUMBERED),
 ])  # fmt: skip
-def test_each_form_is_read_as_by_dimod(tmp_path: Path, name: str, write: Callable[[Path], object], model: Any) -> None:
+def test_each_form_is_read_like_dimod(tmp_path: Path, name: str, write: Callable[[Path], object], model: Any) -> None:
     write(tmp_path / name)
 
     assert same(opened(tmp_path / name), model)
 
 
-def test_the_rigs_own_export_is_read_back(tmp_path: Path) -> None:
+def test_an_export_of_the_rig_is_read(tmp_path: Path) -> None:
     assert main(["workload", "export", "qubo-mis", "12", "0.25", "3", "--out", str(tmp_path / "graph.npz")]) == 0
 
     graph, problem = gnm_edges(12, 0.25, 3), opened(tmp_path / "graph.npz")
@@ -101,7 +101,7 @@ def test_d_waves_text_is_read() -> None:
     assert (problem.nodes, problem.cost(np.array([1, 0, 1, 1]))) == (4, pytest.approx(3.4 + 2.1 - 2.4 - 3.4 - 3.2 + 1))
 
 
-def test_a_problem_of_qplib_is_maximised_by_the_least_cost() -> None:
+def test_a_qplib_maximum_is_a_least_cost() -> None:
     """The best value of all 4096 solutions is 1071, and the cost is the negated value.
 
     QPLIB's objective is x^T Q x / 2 + b x + q, and its file holds the lower triangle of Q.
@@ -109,7 +109,7 @@ def test_a_problem_of_qplib_is_maximised_by_the_least_cost() -> None:
     assert least(opened(REAL / "QPLIB_5881_first_12.qplib")) == -1071.0
 
 
-def test_the_example_of_the_paper_of_qplib_has_its_cost(tmp_path: Path) -> None:
+def test_the_qplib_example_has_its_published_cost(tmp_path: Path) -> None:
     """Furini et al. 2019, appendix B: x^2 + y^2 + z^2 - xy - yz - 0.2 x - 0.4 y - 0.2 z, without its constraints."""
     quadratic = "5\n1 1 2.0\n2 1 -1.0\n2 2 2.0\n3 2 -1.0\n3 3 2.0\n"
     (tmp_path / "a.qplib").write_text(f"! example\nMIPBAND\nQBN # type\nMinimize\n3\n{quadratic}-0.2\n1\n2 -0.4\n0.0\n")
@@ -148,7 +148,7 @@ def test_an_edge_list_is_an_independent_set_problem() -> None:
     ("a.qplib", "P\nQBL\nminimize\n2\n", 2, "the problem type is QBL"),
     ("a.qplib", "P\nQBN\nminimize\n2\n1\n2 1 3\n0\n", 8, "ends too early"),
 ])  # fmt: skip
-def test_what_is_wrong_in_a_text_is_named_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
+def test_an_error_in_a_text_is_named_by_line(tmp_path: Path, name: str, text: str, line: int, says: str) -> None:
     (tmp_path / name).write_text(text)
 
     told = raised(DataError, open_workload, data=str(tmp_path / name))
@@ -156,7 +156,7 @@ def test_what_is_wrong_in_a_text_is_named_by_line(tmp_path: Path, name: str, tex
     assert says in told.message
 
 
-def test_binary_files_that_are_damaged_are_reported(tmp_path: Path) -> None:
+def test_damaged_binary_files_are_reported(tmp_path: Path) -> None:
     main(["workload", "export", "qubo-mis", "12", "0.25", "3", "--out", str(tmp_path / "g.npz")])
     with np.load(tmp_path / "g.npz") as file:
         arrays = dict(file)
@@ -174,19 +174,19 @@ def test_binary_files_that_are_damaged_are_reported(tmp_path: Path) -> None:
     raised(UsageError, open_workload, says="is not there", data=str(tmp_path / "absent.coo"))
 
 
-def test_a_model_with_a_coefficient_that_is_no_number_is_refused() -> None:
+def test_a_non_numeric_coefficient_is_refused() -> None:
     with pytest.raises(DataError, match="the coefficient of b is nan"):
         qubo({"odd": dimod.BinaryQuadraticModel({"a": 1.0, "b": float("nan")}, {}, 0.0, "BINARY")})
     raised(DataError, qubo, {"odd": dimod.BinaryQuadraticModel("BINARY")}, says="empty")
     raised(DataError, qubo, {"odd": {(0, 1): 1.0}}, says="is a dict")
 
 
-def test_the_names_of_variables_are_kept_in_their_order() -> None:
+def test_variable_names_keep_their_order() -> None:
     assert qubo({"named": SPINS}).details["variables"] == {"named": ["a", "b", "c"]}
     assert "variables" not in qubo({"numbered": NUMBERED}).details
 
 
-def test_a_model_and_its_payload_are_one_problem() -> None:
+def test_a_model_survives_its_payload() -> None:
     problem, _ = from_bqm(SPINS)
 
     assert same(problem, problem.to_bqm())
@@ -197,7 +197,7 @@ def test_a_model_and_its_payload_are_one_problem() -> None:
         raised(DataError, from_payload, payload)
 
 
-def test_targets_come_from_an_option_or_a_file_of_costs(tmp_path: Path) -> None:
+def test_targets_come_from_option_or_file(tmp_path: Path) -> None:
     as_coo(tmp_path / "one.coo")
     (tmp_path / "costs.txt").write_text("# best known\none -3.5 by hand\n")
 
@@ -213,14 +213,14 @@ def test_targets_come_from_an_option_or_a_file_of_costs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "says"), [
     ("one nan", "not a finite"), ("two 3", "no problem"), ("one", "NAME COST"), ("one -3\none -2", "in an earlier"),
 ])  # fmt: skip
-def test_a_file_of_costs_that_is_wrong_is_reported(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_file_of_costs_is_reported(tmp_path: Path, text: str, says: str) -> None:
     as_coo(tmp_path / "one.coo")
     (tmp_path / "costs.txt").write_text(text)
 
     raised(RigError, open_workload, says=says, data=str(tmp_path / "one.coo"), targets=str(tmp_path / "costs.txt"))
 
 
-def test_targets_that_the_rig_computed_are_those_of_the_same_graph(tmp_path: Path) -> None:
+def test_computed_targets_belong_to_the_same_graph(tmp_path: Path) -> None:
     main(["workload", "export", "qubo-mis", "12", "0.25", "3", "--out", str(tmp_path / "g.npz")])
     assert main(["targets", "12", "0.25", "3", "4", "--seconds", "0.1", "--out", str(tmp_path / "t.json")]) == 0
 

@@ -53,7 +53,7 @@ def given(bits: list[int]) -> Callable[[Any], Any]:
     return lambda model: dimod.SampleSet.from_samples_bqm(bits, model)
 
 
-def test_the_best_sample_of_what_it_returns_is_the_answer() -> None:
+def test_the_best_returned_sample_is_the_answer() -> None:
     reply = replied(rig.solver(exact))
 
     assert (reply.output["cost"], reply.output["solution"]) == (BEST, "a0")
@@ -62,19 +62,19 @@ def test_the_best_sample_of_what_it_returns_is_the_answer() -> None:
     assert span.phase == "solve"
 
 
-def test_a_solver_with_an_own_description_answers_too() -> None:
+def test_a_solver_may_have_a_description() -> None:
     info = rig.DeviceInfo("own", "hardware", phases=("solve",))
     assert replied(rig.solver(exact, info)).output["cost"] == BEST
 
 
 @pytest.mark.parametrize(("stated", "kept"), [(-999.0, -999.0), (BEST + 1e-7, None), (float("nan"), None)])
-def test_another_cost_that_a_solver_states_is_recorded_beside_the_true_one(stated: float, kept: float | None) -> None:
+def test_a_differing_stated_cost_is_recorded(stated: float, kept: float | None) -> None:
     output = replied(rig.solver(lambda _: dimod.SampleSet.from_samples([1, 0, 1], "BINARY", stated))).output
 
     assert (output["cost"], output.get("stated_cost")) == (BEST, kept)
 
 
-def test_a_solution_that_is_worse_than_none_is_still_the_answer() -> None:
+def test_a_bad_solution_is_still_the_answer() -> None:
     assert replied(rig.solver(given([0, 1, 1]))).output["cost"] == 1.0 + 2.5 - 0.25 + 4.0
 
 
@@ -97,7 +97,7 @@ def test_each_solve_gets_a_new_binary_model() -> None:
     assert seen == [("BINARY", [0, 1, 2], 2)] * 2
 
 
-def test_a_solver_in_spins_and_in_another_order_is_understood() -> None:
+def test_spins_and_variable_order_are_converted() -> None:
     def spins(model: Any) -> Any:
         found = exact(model.change_vartype("SPIN", inplace=False))
         backwards = (found.record.sample[:, ::-1], list(found.variables)[::-1])
@@ -106,7 +106,7 @@ def test_a_solver_in_spins_and_in_another_order_is_understood() -> None:
     assert replied(rig.solver(spins)).output["cost"] == BEST
 
 
-def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> None:
+def test_a_generator_is_closed_at_the_deadline() -> None:
     closed = []
 
     def walk(model: Any, seed: int) -> Iterator[Any]:
@@ -125,7 +125,7 @@ def test_a_generator_is_an_anytime_solver_that_is_closed_when_time_is_up() -> No
     assert closed == [reply.output["seed"]]
 
 
-def test_a_generator_that_waits_for_a_chip_gets_its_whole_time() -> None:
+def test_a_waiting_generator_gets_its_whole_time() -> None:
     def waits(model: Any) -> Iterator[Any]:
         for bits in ([0, 1, 1], [0, 0, 0], [1, 0, 0]):
             time.sleep(0.1)
@@ -135,7 +135,7 @@ def test_a_generator_that_waits_for_a_chip_gets_its_whole_time() -> None:
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_what_a_generator_yielded_before_it_hangs_is_the_answer(times: int, monkeypatch: Patch) -> None:
+def test_a_hanging_generator_answers_with_its_last_yield(times: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(function, "PATIENCE_S", 0.2)
     end = threading.Event()
 
@@ -157,7 +157,7 @@ def test_what_a_generator_yielded_before_it_hangs_is_the_answer(times: int, monk
     end.set()
 
 
-def test_a_loop_prepares_all_of_its_solves_before_its_span() -> None:
+def test_solves_of_a_loop_are_prepared_before_the_span() -> None:
     prepared_ns = []
 
     def prepared(problem: Any) -> Any:
@@ -176,7 +176,7 @@ def test_a_loop_prepares_all_of_its_solves_before_its_span() -> None:
     assert len(prepared_ns) == 3 and max(prepared_ns) < reply.spans[0].on_tick
 
 
-def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
+def test_a_generator_stops_at_the_stop_cost() -> None:
     def endless(model: Any) -> Iterator[Any]:
         while True:
             yield exact(model)
@@ -185,7 +185,7 @@ def test_a_generator_stops_at_the_cost_to_stop_at() -> None:
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
 
 
-def test_a_solver_gets_each_value_for_which_it_has_a_parameter() -> None:
+def test_a_solver_gets_values_for_its_parameters() -> None:
     got: dict[str, Any] = {}
 
     def solve(model: Any, timeout_s: float, *, stop_at_cost: float | None, sweeps: int = 3) -> Any:
@@ -214,23 +214,23 @@ def test_a_solution_found_too_late_does_not_count() -> None:
     (lambda model: exact(model).slice(0), "gave 0 samples"),
     (lambda model: dimod.SampleSet.from_samples({0: 1}, "BINARY", 0.0), "1 variables for 3 bits"),
 ])  # fmt: skip
-def test_what_is_no_sample_set_of_the_model_is_reported(solve: Any, says: str) -> None:
+def test_an_invalid_sample_set_is_reported(solve: Any, says: str) -> None:
     raised(DeviceError, replied, rig.solver(solve), says=says)
 
 
 @pytest.mark.parametrize("solve", [lambda: None, lambda model, chip: None, 3])
-def test_what_cannot_be_called_with_a_model_is_refused(solve: Any) -> None:
+def test_a_function_without_a_model_is_refused(solve: Any) -> None:
     raised(UsageError, rig.solver, solve, says="solve")
 
 
-def test_it_solves_the_benchmarks_problems_too() -> None:
+def test_benchmark_problems_are_solved() -> None:
     graph = gnm_edges(14, 0.25, 0)
     reply = replied(rig.solver(exact), rig.Sample("g", graph.to_payload()))
 
     assert reply.output["cost"] == graph.judge(reply.output["solution"])[0] < 0
 
 
-def test_a_sampler_of_dimod_is_a_device_by_its_name_with_its_options() -> None:
+def test_a_dimod_sampler_can_be_named_as_a_device() -> None:
     factory = load("devices", "dimod:dwave.samplers.SimulatedAnnealingSampler")
     device = factory(num_reads=5, num_sweeps=20)
 
@@ -239,7 +239,7 @@ def test_a_sampler_of_dimod_is_a_device_by_its_name_with_its_options() -> None:
     assert replied(device).output["cost"] == BEST
 
 
-def test_a_sampler_does_what_the_rig_asks_of_a_device() -> None:
+def test_a_sampler_passes_the_device_check() -> None:
     device = dimod_sampler.named("dwave.samplers.SteepestDescentSolver")()
 
     checked = rig.check_device(device, [SAMPLE], judge=lambda s, text: problem_in(s.payload).judge(text)[0])
@@ -253,7 +253,7 @@ def test_a_sampler_does_what_the_rig_asks_of_a_device() -> None:
     ("dimod:json.JSONDecoder", UnknownNameError, "dimod sampler in json"),
     ("mock:other", UsageError, "takes no name after a colon"),
 ])  # fmt: skip
-def test_a_name_that_leads_to_no_sampler_is_reported(name: str, error: type[Exception], says: str) -> None:
+def test_an_unknown_sampler_name_is_reported(name: str, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         load("devices", name)()
 
@@ -274,7 +274,7 @@ def measured(capsys: Capture, *arguments: str, timeout_s: float = 0.1) -> dict[s
     return dict(json.loads(capsys.readouterr().out)["results"]["quantities"])
 
 
-def test_a_file_and_the_example_solver_give_a_gap_and_an_energy(own: Path, capsys: Capture) -> None:
+def test_the_example_solver_gives_gap_and_energy(own: Path, capsys: Capture) -> None:
     solver = f"{EXAMPLES / 'my_solver.py'}:open_device"
     found = measured(
         capsys, "--device", solver, "--workload", "qubo", "--data", "three.txt", "--meter", "mock",
@@ -304,7 +304,7 @@ def test_the_example_problems_are_solved_without_a_target(own: Path, capsys: Cap
     assert not [name for name in found if name.startswith("gap")]
 
 
-def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(own: Path, capsys: Capture) -> None:
+def test_the_rig_solvers_take_only_graphs(own: Path, capsys: Capture) -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     Path("ring.edges").write_text("0 1\n1 2\n2 3\n0 3\n")
     found = measured(capsys, "--device", "cpu-mis", "--workload", "qubo", "--data", "ring.edges", "--meter", "none")
@@ -314,12 +314,12 @@ def test_the_rigs_own_solvers_take_an_edge_list_and_refuse_what_is_no_graph(own:
     assert "dimod:dwave.samplers.TabuSampler" in capsys.readouterr().out
 
 
-def test_without_data_the_workload_asks_for_it(own: Path, capsys: Capture) -> None:
+def test_a_qubo_workload_needs_data(own: Path, capsys: Capture) -> None:
     assert main(["check", "--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--meter", "none"]) == 3
     assert "Give --data a file" in capsys.readouterr().err
 
 
-def test_data_alone_names_the_workload_of_an_optimization(own: Path, capsys: Capture) -> None:
+def test_data_imply_an_optimization_workload(own: Path, capsys: Capture) -> None:
     main(["workload", "export", "qubo-mis", "10", "0.25", "3", "--out", "graph.npz"])
     capsys.readouterr()
     found = measured(
@@ -345,7 +345,7 @@ def open_device():
 @pytest.mark.parametrize(("target", "cost", "rule"), [
     ("-1.0", "-1.0", "reply.cost"), ("float('nan')", "-1.0", "sample.target"), ("-1.0", "'low'", "reply.solution"),
 ])  # fmt: skip
-def test_a_check_finds_what_would_trip_a_run(own: Path, capsys: Capture, target: str, cost: str, rule: str) -> None:
+def test_a_check_finds_bad_targets_and_costs(own: Path, capsys: Capture, target: str, cost: str, rule: str) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target=target, cost=cost))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
 
@@ -353,7 +353,7 @@ def test_a_check_finds_what_would_trip_a_run(own: Path, capsys: Capture, target:
     assert rule in capsys.readouterr().out
 
 
-def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: Capture) -> None:
+def test_a_check_finds_an_impossible_scenario(own: Path, capsys: Capture) -> None:
     names = ("--device", "dimod:dimod.ExactSolver", "--workload", "qubo", "--data", "three.txt", "--meter", "none")
 
     assert main(["check", *names]) == 0
@@ -361,7 +361,7 @@ def test_a_check_finds_a_scenario_that_cannot_be_played(own: Path, capsys: Captu
     assert "has no target cost" in capsys.readouterr().out
 
 
-def test_solutions_that_nothing_can_judge_end_in_a_note_and_no_error(own: Path, capsys: Capture) -> None:
+def test_unjudged_solutions_are_noted(own: Path, capsys: Capture) -> None:
     Path("mine.py").write_text(OWN_WORKLOAD.format(target="-1.0", cost="-1.0"))
     names = ("--device", "mine.py:open_device", "--workload", "mine.py:open_workload", "--scenario", "optimization")
 

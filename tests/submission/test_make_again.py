@@ -48,14 +48,14 @@ def checked(path: Path, out: Path, *words: str) -> dict[str, Any]:
 # ---- honest submissions -------------------------------------------------------------------
 
 
-def test_an_honest_submission_moved_or_packed_is_made_again_byte_for_byte(made: Path, tmp_path: Path) -> None:
+def test_a_moved_or_packed_submission_is_reproduced_exactly(made: Path, tmp_path: Path) -> None:
     for path in (shutil.copytree(made, tmp_path / "another name"), made.parent.parent / "sub.tar.gz"):
         found = checked(path, tmp_path / "out")
         assert (found["again"]["outcome"], found["remade"]) == ("passed", "pages made again and equal")
         assert "by the rig's own code" in found["again"]["name"]
 
 
-def test_quick_leaves_it_out_and_says_so(made: Path, tmp_path: Path) -> None:
+def test_a_quick_audit_compares_no_pages(made: Path, tmp_path: Path) -> None:
     found = checked(made, tmp_path / "out", "--quick")
     assert (found["again"]["outcome"], found["remade"]) == ("not applicable", "pages not compared")
 
@@ -154,7 +154,7 @@ OTHER = rewritten("submission.json", r'"commit": "[^"]*"', '"commit": "0123456"'
 
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize("how", FORGED)
-def test_what_a_reader_reads_is_bound_to_the_recordings_whatever_version_is_stated(folder: Path, how: str) -> None:
+def test_any_forged_text_of_a_submission_is_found(folder: Path, how: str) -> None:
     FORGED[how](folder)
     listed(folder)
     try:
@@ -184,13 +184,13 @@ def moved(key: str, by: float) -> Edit:
 
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize(("share", "same"), [(0.005, True), (0.02, False)])
-def test_a_claim_that_another_processor_rounds_is_no_difference(folder: Path, share: float, same: bool) -> None:
+def test_another_rounding_of_a_claim_is_no_difference(folder: Path, share: float, same: bool) -> None:
     moved("active_power_w", share)(folder)
     assert (not made_again(folder).documents) is same
 
 
 @pytest.mark.usefixtures("once")
-def test_the_audit_names_the_first_differences_with_file_and_place(folder: Path, tmp_path: Path) -> None:
+def test_the_audit_names_the_first_differences(folder: Path, tmp_path: Path) -> None:
     FORGED["another unit"](folder)
     listed(folder)
     found = checked(folder, tmp_path / "out")
@@ -200,7 +200,7 @@ def test_the_audit_names_the_first_differences_with_file_and_place(folder: Path,
 
 
 @pytest.mark.usefixtures("once")
-def test_reports_that_a_reader_makes_of_a_session_in_the_folder_are_no_difference(folder: Path) -> None:
+def test_derived_reports_in_the_folder_are_no_difference(folder: Path) -> None:
     another("sessions/slow/derived/report.html")(folder)
     assert not (found := made_again(folder)).documents and not found.pages
 
@@ -220,7 +220,7 @@ def judged(folder: Path, out: Path, *edits: Edit) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("once")
-def test_pages_of_versions_that_nobody_stated_are_not_compared(folder: Path, tmp_path: Path) -> None:
+def test_pages_of_unstated_versions_are_not_compared(folder: Path, tmp_path: Path) -> None:
     stated = rewritten("submission.json", r'"jinja2": "[^"]*"', '"plotted_with": "3.0.0"')
     again = judged(folder, tmp_path / "out", stated, WORDS)
     assert again["outcome"] == "warned"
@@ -252,12 +252,12 @@ def test_the_rounding_of_a_number_is_no_difference(value: float, share: float) -
     ("2.5 mW", "2.50001 mW", 1), ("2.5 mW", "2.5 uW", 1), ("7 of 8", "8 of 8", 1), ("1e-06", "2e-06", 1),
     ("2.5", "-2.5", 1), ("a", "b", 1), ("12.34", "12.35", 0), ("12.34", "12.36", 1), ("1.2", "1.3", 1),
 ])  # fmt: skip
-def test_what_a_reader_would_read_otherwise_is_a_difference(there: str, here: str, n: int) -> None:
+def test_a_visible_change_is_a_difference(there: str, here: str, n: int) -> None:
     """The last of many digits may be rounded otherwise."""
     assert len(differences(there.encode(), here.encode())) == n
 
 
-def test_the_first_line_with_other_content_is_named_in_texts_of_different_lengths() -> None:
+def test_the_first_differing_line_is_named() -> None:
     there, here = b'{\n "a": 1,\n "b": 2\n}', b'{\n "a": 1\n}'
     assert differences(there, here) == ["""line 3: ' "b": 2', made again '}'"""]
     assert differences(here, there) == ["""line 3: '}', made again ' "b": 2'"""]

@@ -59,23 +59,23 @@ def test_openssh_verifies_a_signed_submission(tmp_path: Path, key: Path) -> None
     assert not [p for p in made.path.rglob("*") if p.is_file() and key.read_bytes() in p.read_bytes()]
 
 
-def test_a_signature_holds_for_its_purpose_alone(folder: Path, key: Path) -> None:
+def test_a_signature_holds_for_one_purpose(folder: Path, key: Path) -> None:
     sign(folder, key)
     assert not openssh_verifies(folder, f"lab {key.with_suffix('.pub').read_text()}", "file")
 
 
-def test_a_key_that_no_audit_verifies_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_an_unsupported_key_is_refused(folder: Path, tmp_path: Path) -> None:
     raised(UsageError, sign, folder, new_key(tmp_path / "key", "ecdsa"), says="not an Ed25519 key")
 
 
-def test_what_is_no_key_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_a_missing_key_is_refused(folder: Path, tmp_path: Path) -> None:
     raised(UsageError, sign, folder, tmp_path / "none", says="not a file")
     (tmp_path / "text").write_text("no key")
     (tmp_path / "text").chmod(0o600)
     raised(UsageError, sign, folder, tmp_path / "text", says="did not sign")
 
 
-def test_without_openssh_it_says_what_to_install(folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_openssh_is_named(folder: Path, key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     raised(MissingExtraError, sign, folder, key, says="Install OpenSSH")
 
@@ -114,7 +114,7 @@ GOOD = {"a name", "this purpose among others", "a pattern of purposes, since a d
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_a_line_of_signers_is_read_as_ssh_keygen_reads_it(folder: Path, key: Path, case: str) -> None:
+def test_signer_lines_are_read_like_ssh_keygen(folder: Path, key: Path, case: str) -> None:
     public = " ".join(key.with_suffix(".pub").read_text().split()[:2])
     signers = LINES[case].replace("{key}", public) + "\n"
     found = verify(MESSAGE, signature(folder, key), signers).who == "lab"
@@ -133,5 +133,5 @@ def test_another_file_or_purpose_is_refused(folder: Path, key: Path) -> None:
 @pytest.mark.parametrize(
     "text", [b"", b"-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----", b"\xff\xfe"]
 )
-def test_what_is_no_signature_is_refused(text: bytes) -> None:
+def test_a_bad_signature_is_refused(text: bytes) -> None:
     raised(StoreError, verify, MESSAGE, text, "", says="not good")

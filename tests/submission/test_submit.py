@@ -61,7 +61,7 @@ def refused(lab: Path, tmp_path: Path, about: str = WHOLE, **more: Any) -> RigEr
 # ---- one recording counts once ------------------------------------------------------------
 
 
-def test_a_session_under_another_name_is_no_second_session(lab: Path, tmp_path: Path) -> None:
+def test_a_renamed_copy_of_a_session_is_refused(lab: Path, tmp_path: Path) -> None:
     again = shutil.copytree(lab / "a", tmp_path / "again")
     with pytest.raises(DataError, match=r"hold one recording: their events\.jsonl are equal") as caught:
         submitted(tmp_path, lab / "a", again)
@@ -73,7 +73,7 @@ def test_a_session_under_another_name_is_no_second_session(lab: Path, tmp_path: 
 # ---- the folder ---------------------------------------------------------------------------
 
 
-def test_sessions_are_copied_whole_and_without_what_is_derived(lab: Path, made: Submitted) -> None:
+def test_sessions_are_copied_without_derived_files(lab: Path, made: Submitted) -> None:
     for name in ("a", "b", "slow"):
         kept = {p.relative_to(lab / name) for p in (lab / name).rglob("*") if p.is_file() and "derived" not in p.parts}
         copy = made.path / "sessions" / name
@@ -82,7 +82,7 @@ def test_sessions_are_copied_whole_and_without_what_is_derived(lab: Path, made: 
     assert made.left_out == ()
 
 
-def test_the_manifest_covers_every_file_and_is_read_by_sha256sum(made: Submitted) -> None:
+def test_the_manifest_covers_every_file(made: Submitted) -> None:
     listed = {line[66:] for line in (made.path / "MANIFEST.sha256").read_text().splitlines()}
     files = {p.relative_to(made.path).as_posix() for p in made.path.rglob("*") if p.is_file()}
     assert listed == files - {"MANIFEST.sha256"}
@@ -128,7 +128,7 @@ def test_two_sessions_whose_names_differ_only_in_case_are_both_kept_on_any_disk(
 # ---- what is claimed ----------------------------------------------------------------------
 
 
-def test_sessions_of_one_configuration_are_trials_and_others_are_rows(made: Submitted) -> None:
+def test_sessions_of_one_configuration_are_trials(made: Submitted) -> None:
     rows = made.document.configurations
     assert [row.sessions for row in rows] == [["sessions/a", "sessions/b"], ["sessions/slow"]]
     assert len({row.name for row in rows}) == 2
@@ -141,7 +141,7 @@ def open_device(bench, *, tuned: int = 1):
 """
 
 
-def test_sessions_whose_own_device_had_other_options_are_rows_that_name_them(tmp_path: Path) -> None:
+def test_sessions_with_other_device_options_are_separate_rows(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     options = {"a": ("tuned=1",), "b": ("device.tuned=2", "meter_seed=7"), "c": ()}
     own = [session(tmp_path / k, *v, device=f"{tmp_path / 'own.py'}:open_device") for k, v in options.items()]
@@ -153,7 +153,7 @@ def test_sessions_whose_own_device_had_other_options_are_rows_that_name_them(tmp
     assert not any("tuned" in place for place in found.differs if place.startswith("option."))
 
 
-def test_sessions_over_other_rails_are_rows_that_name_them(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_sessions_over_other_rails_are_separate_rows(tmp_path: Path, monkeypatch: Patch) -> None:
     """Their mean would be the power of no supply."""
     both, opened = session(tmp_path / "both", "rails=2"), MockMeter.__init__
 
@@ -165,14 +165,14 @@ def test_sessions_over_other_rails_are_rows_that_name_them(tmp_path: Path, monke
     assert [row.name.partition("rails ")[2] for row in rows] == ["rail0, rail1", "rail0"]
 
 
-def test_a_session_with_a_simulated_meter_is_no_trial_of_a_measured_one(tmp_path: Path) -> None:
+def test_simulated_and_measured_meters_make_separate_rows(tmp_path: Path) -> None:
     meters = {"measured": f"{HERE}:meter", "simulated": "mock"}
     found = {name: session(tmp_path / name, device=f"{HERE}:device", meters=(m,)) for name, m in meters.items()}
     rows = rows_of([(name, evaluated(path)) for name, path in found.items()])
     assert [row.configuration.class_ for row in rows] == ["measured", "simulated"]
 
 
-def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(lab: Path, made: Submitted) -> None:
+def test_a_claim_is_the_mean_of_trials(lab: Path, made: Submitted) -> None:
     results = [evaluated(lab / name).result.quantities["active_power_w"] for name in ("a", "b")]
     claim = made.document.configurations[0].claims["active_power_w"]
     assert claim.trials == [q.value for q in results]
@@ -182,7 +182,7 @@ def test_the_claim_of_trials_is_their_mean_and_its_interval_holds_their_scatter(
     assert claim.low <= min(claim.trials) < max(claim.trials) <= claim.high
 
 
-def test_rules_about_trials_count_the_runs_of_all_sessions(made: Submitted) -> None:
+def test_trial_rules_count_all_sessions(made: Submitted) -> None:
     validity = made.rows[0].result.validity
     assert validity is not None
     checks = [check for check in validity.checks if check.rule.endswith("runs for performance")]
@@ -190,20 +190,20 @@ def test_rules_about_trials_count_the_runs_of_all_sessions(made: Submitted) -> N
     assert {check.rule.partition(".")[0] for check in validity.checks if "power-1: " in check.rule} == {"a", "b"}
 
 
-def test_repetition_on_the_same_samples_makes_no_accuracy_more_certain(lab: Path, made: Submitted) -> None:
+def test_repeated_samples_do_not_narrow_accuracy(lab: Path, made: Submitted) -> None:
     one = evaluated(lab / "a").result.quantities["accuracy"]
     claim = made.document.configurations[0].claims["accuracy"]
     assert (claim.low, claim.high) == pytest.approx(one.interval(), rel=1e-12)
 
 
-def test_a_name_of_others_is_no_formula_of_a_spreadsheet(made: Submitted) -> None:
+def test_a_name_is_never_a_spreadsheet_formula(made: Submitted) -> None:
     row = msgspec.structs.replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
     document = msgspec.structs.replace(made.document, configurations=[row])
     (said,) = csv.DictReader(results_csv(document, []).decode().splitlines())
     assert (said["name"], said["device"], said["workload"]) == ("'=cmd()", "'@x", "'-1")
 
 
-def test_the_page_has_the_rows_and_the_six_sections_of_a_report(made: Submitted) -> None:
+def test_the_page_has_all_rows_and_six_sections(made: Submitted) -> None:
     for page, text in ((p, (made.path / p).read_text()) for p in ("report.html", "report.md")):
         said = text.replace("\\", "")
         assert all(part in said for row in made.document.configurations for part in row.name.split(", ")), page
@@ -218,7 +218,7 @@ def test_the_page_has_the_rows_and_the_six_sections_of_a_report(made: Submitted)
 # ---- what only the submitter knows --------------------------------------------------------
 
 
-def test_what_is_missing_is_marked_and_nothing_is_invented(lab: Path, tmp_path: Path) -> None:
+def test_missing_fields_are_marked(lab: Path, tmp_path: Path) -> None:
     found = submitted(tmp_path, lab / "slow", about='title = "x"\ncontact = "  "\n')
     assert set(found.missing) == set(About.__struct_fields__) - {"title", "notes"}
     assert "Missing: Organization, Contact" in (found.path / "report.html").read_text()
@@ -226,7 +226,7 @@ def test_what_is_missing_is_marked_and_nothing_is_invented(lab: Path, tmp_path: 
     assert not jsonschema.Draft202012Validator(schemas()["submission"]).is_valid(document)
 
 
-def test_the_template_asks_for_what_no_recording_knows(lab: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_the_template_asks_for_unrecorded_facts(lab: Path, tmp_path: Path, capsys: Capture) -> None:
     file = tmp_path / "submission.toml"
     assert main(["submit", str(lab / "a"), "--init", "--about", str(file)]) == 0
     about, _ = read_about(file)
@@ -243,7 +243,7 @@ def test_the_template_asks_for_every_field() -> None:
     assert tuple(FIELDS) == About.__struct_fields__
 
 
-def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
+def test_a_template_is_not_overwritten(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text("mine")
     assert main(["submit", str(lab / "a"), "--init", "--about", str(tmp_path / "s.toml")]) == UsageError.exit_code
     assert (tmp_path / "s.toml").read_text() == "mine"
@@ -257,13 +257,13 @@ def test_a_template_is_not_written_over(lab: Path, tmp_path: Path) -> None:
     (f'title = "{"x" * 501}"', "title"), (f'model = "{"x" * 10_001}"', "model"), ("not toml", "TOML"),
     ("a" * (2 << 20), "about"),
 ], ids=lambda value: value[:20])  # fmt: skip
-def test_a_field_of_a_wrong_type_or_size_is_refused_by_name(lab: Path, tmp_path: Path, about: str, field: str) -> None:
+def test_a_field_of_wrong_type_or_size_is_refused(lab: Path, tmp_path: Path, about: str, field: str) -> None:
     error = refused(lab, tmp_path, about)
     assert isinstance(error, DataError | UsageError)
     assert field in str(error) or field == "TOML"
 
 
-def test_text_of_others_is_text_in_the_page(lab: Path, tmp_path: Path) -> None:
+def test_hostile_text_is_inert_in_the_page(lab: Path, tmp_path: Path) -> None:
     evil = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
     about = WHOLE.replace('"A lab"', json.dumps(evil)).replace('"nothing"', json.dumps("[x](javascript:alert(3))"))
     found = submitted(tmp_path, lab / "slow", about=about)
@@ -275,13 +275,13 @@ def test_text_of_others_is_text_in_the_page(lab: Path, tmp_path: Path) -> None:
 # ---- refused, with nothing left behind ----------------------------------------------------
 
 
-def test_a_folder_that_exists_is_refused(lab: Path, tmp_path: Path) -> None:
+def test_an_existing_folder_is_refused(lab: Path, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     assert refused(lab, tmp_path).field == "out"
 
 
 @pytest.mark.parametrize("broken", ["source", "target"])
-def test_a_file_that_cannot_be_copied_is_named(lab: Path, tmp_path: Path, monkeypatch: Patch, broken: str) -> None:
+def test_an_uncopyable_file_is_named(lab: Path, tmp_path: Path, monkeypatch: Patch, broken: str) -> None:
     def copied(source: Path, target: Path) -> str:
         raise OSError(13, "Permission denied", str(source if broken == "source" else target))
 
@@ -323,7 +323,7 @@ def unfinished(session: Path) -> None:
     (flipped, IntegrityError, "replies.arrows"), (linked, StoreError, "link"), (unfinished, StoreError, "not whole"),
     (unnameable, StoreError, "cannot be in a manifest"),
 ])  # fmt: skip
-def test_a_session_that_was_altered_or_is_not_whole_is_refused(
+def test_an_altered_or_partial_session_is_refused(
     lab: Path, tmp_path: Path, spoil: Callable[[Path], None], error: type[RigError], says: str
 ) -> None:
     copy = altered(lab, tmp_path)
@@ -332,7 +332,7 @@ def test_a_session_that_was_altered_or_is_not_whole_is_refused(
     assert list((tmp_path / "out").iterdir()) == [tmp_path / "out" / "submission.toml"]
 
 
-def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None:
+def test_unhashed_files_are_left_out(lab: Path, tmp_path: Path) -> None:
     copy = altered(lab, tmp_path)
     (copy / "power" / "password.txt").write_text("secret")
     found = submitted(tmp_path / "out", copy)
@@ -340,7 +340,7 @@ def test_what_no_hash_covers_stays_in_the_lab(lab: Path, tmp_path: Path) -> None
     assert not list(found.path.rglob("password.txt"))
 
 
-def test_a_session_that_is_named_twice_is_no_second_trial(lab: Path, tmp_path: Path) -> None:
+def test_a_session_named_twice_is_refused(lab: Path, tmp_path: Path) -> None:
     raised(UsageError, submitted, tmp_path, lab / "a", lab / "a", says="twice")
 
 
@@ -367,7 +367,7 @@ def test_a_changed_byte_of_any_file_is_noticed(copy: Path) -> None:
     open_submission(copy)
 
 
-def test_a_file_that_is_not_listed_is_noticed_and_reports_of_readers_are_not(copy: Path) -> None:
+def test_an_unlisted_file_is_noticed(copy: Path) -> None:
     (copy / "sessions" / "a" / "derived").mkdir()
     (copy / "sessions" / "a" / "derived" / "report.html").write_text("x")
     open_submission(copy)
@@ -385,13 +385,13 @@ def test_a_description_of_the_wrong_shape_is_refused(copy: Path, edit: dict[str,
 
 
 @pytest.mark.parametrize("name", ["sessions/../../x", "/etc", "sessions/a/b", "sessions/.", "sessions/a\nb"])
-def test_a_description_names_only_its_own_sessions(copy: Path, name: str) -> None:
+def test_a_description_names_only_own_sessions(copy: Path, name: str) -> None:
     row_edited(copy, lambda row: row.update(sessions=[name]))
     raised(StoreError, open_submission, copy)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/../../b", "a\\b", "", "./x"])
-def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
+def test_a_manifest_path_stays_inside(copy: Path, name: str) -> None:
     with (copy / "MANIFEST.sha256").open("a") as manifest:
         manifest.write(f"{'0' * 64}  {name}\n")
     raised(IntegrityError, open_submission, copy, says="line")
@@ -402,7 +402,7 @@ def test_a_manifest_leads_nowhere_else(copy: Path, name: str) -> None:
 
 @pytest.mark.parametrize("inside", ["", "pages", "sessions/a", "sessions/a/accuracy"])
 @pytest.mark.parametrize("argument", ["out", "archive"])
-def test_no_other_submission_is_written_into(lab: Path, copy: Path, tmp_path: Path, argument: str, inside: str) -> None:
+def test_a_nested_submission_is_refused(lab: Path, copy: Path, tmp_path: Path, argument: str, inside: str) -> None:
     (copy / "pages").mkdir(exist_ok=True)
     inner = copy / inside / "new.tar.gz"
     out, archive = (inner, None) if argument == "out" else (tmp_path / "new", inner)
@@ -414,7 +414,7 @@ def test_no_other_submission_is_written_into(lab: Path, copy: Path, tmp_path: Pa
     assert not (tmp_path / "new").exists()
 
 
-def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path, tmp_path: Path) -> None:
+def test_a_derived_folder_may_hold_a_submission(lab: Path, copy: Path, tmp_path: Path) -> None:
     (copy / "derived").mkdir()
     (tmp_path / "submission.toml").write_text(WHOLE)
     made = submit([lab / "b"], tmp_path / "submission.toml", copy / "derived" / "new")
@@ -432,7 +432,7 @@ def test_what_is_derived_of_a_submission_may_hold_another(lab: Path, copy: Path,
      "simulated, and rules for submission take hardware only; measure the hardware by neurobench-1.0"),
     (lambda path: session(path / "s"), "INVALID mock, ", ""),
 ])  # fmt: skip
-def test_the_last_line_says_why_no_one_takes_it(
+def test_the_last_line_states_what_is_missing(
     tmp_path: Path, capsys: Capture, make: Callable[[Path], Path], begins: str, ends: str
 ) -> None:
     (tmp_path / "submission.toml").write_text(WHOLE)

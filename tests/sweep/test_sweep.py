@@ -31,7 +31,7 @@ from tests.support.raised import Capture, Patch, raised, raising
 # ---- what is there at the end ---------------------------------------------------------------
 
 
-def test_the_table_says_what_evaluate_says(whole: Path) -> None:
+def test_the_table_matches_evaluate(whole: Path) -> None:
     for cell, row in zip(bench.cells(whole), bench.rows(whole), strict=True):
         result = evaluate(open_run(place_of(whole, cell)))
         assert (row["cell"], row["state"], row["verdict"]) == (cell.key, "done", result.verdict)
@@ -50,7 +50,7 @@ def test_every_row_is_tied_to_its_recording(whole: Path) -> None:
     assert len(set(bench.column(whole, "content_sha256"))) == 4  # repetitions differ by their seeds
 
 
-def test_the_command_in_a_recording_records_the_same_again(whole: Path, tmp_path: Path) -> None:
+def test_the_recorded_command_repeats_the_measurement(whole: Path, tmp_path: Path) -> None:
     cell = bench.cells(whole)[1]
     first = open_run(place_of(whole, cell))
     assert first.start.argv == cell.command()
@@ -76,7 +76,7 @@ def test_a_row_is_not_computed_twice(copy: Path, monkeypatch: Patch) -> None:
     assert "phase.inference.rail.core.dynamic_power_w.half_width_95" in bench.rows(copy)[0]
 
 
-def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: Patch) -> None:
+def test_a_row_of_another_rig_version_is_recomputed(copy: Path, monkeypatch: Patch) -> None:
     figures_by()
     monkeypatch.setattr("rig.sweep.row_of_cell.figures_by", lambda: "newer")
     (copy / "table.csv").unlink()
@@ -85,7 +85,7 @@ def test_a_row_of_other_estimators_is_computed_anew(copy: Path, monkeypatch: Pat
     assert all(bench.column(copy, "active_power_w"))
 
 
-def test_json_says_what_became_of_the_cells(copy: Path, capsys: Capture) -> None:
+def test_json_states_the_cell_counts(copy: Path, capsys: Capture) -> None:
     bench.go_on(copy, "--json")
     said = json.loads(capsys.readouterr().out)
     assert (said["cells"], said["done"], said["failed"], said["open"], said["failures"]) == (4, 4, 0, 0, [])
@@ -94,7 +94,7 @@ def test_json_says_what_became_of_the_cells(copy: Path, capsys: Capture) -> None
 # ---- going on -------------------------------------------------------------------------------
 
 
-def test_going_on_with_a_whole_sweep_records_nothing(copy: Path) -> None:
+def test_resuming_a_whole_sweep_records_nothing(copy: Path) -> None:
     before = bench.seals(copy)
     assert bench.go_on(copy) == bench.quick(copy, *bench.GRID) == 0
     assert (bench.seals(copy), bench.aside(copy)) == (before, [])
@@ -127,7 +127,7 @@ def break_off(cell: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [shutil.rmtree, bench.unseal, cut, blank, empty, break_off])
-def test_a_cell_that_is_torn_is_set_aside_and_recorded_again(copy: Path, spoil: Callable[[Path], None]) -> None:
+def test_a_damaged_cell_is_set_aside_and_recorded_again(copy: Path, spoil: Callable[[Path], None]) -> None:
     before = bench.seals(copy)
     table = (copy / "table.csv").read_bytes()
     spoilt = bench.cells(copy)[2]
@@ -138,7 +138,7 @@ def test_a_cell_that_is_torn_is_set_aside_and_recorded_again(copy: Path, spoil: 
     assert (copy / "table.csv").read_bytes() == table
 
 
-def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
+def test_two_exchanged_cells_are_recorded_again(copy: Path) -> None:
     one, other = (place_of(copy, cell) for cell in bench.cells(copy)[:2])
     one.rename(copy / "kept")
     other.rename(one)
@@ -149,7 +149,7 @@ def test_two_cells_that_were_exchanged_are_recorded_again(copy: Path) -> None:
     assert (copy / "table.csv").read_bytes() == table
 
 
-def test_a_pending_recording_is_moved_to_its_place_and_not_repeated(copy: Path) -> None:
+def test_a_pending_recording_is_moved_to_its_place(copy: Path) -> None:
     before = bench.seals(copy)
     cell = bench.cells(copy)[0]
     row_path(pend(place_of(copy, cell)), cell).unlink()
@@ -157,7 +157,7 @@ def test_a_pending_recording_is_moved_to_its_place_and_not_repeated(copy: Path) 
     assert (bench.seals(copy), bench.aside(copy), [*(copy / "pending").iterdir()]) == (before, [], [])
 
 
-def test_what_is_set_aside_is_never_overwritten(copy: Path) -> None:
+def test_broken_cells_are_never_overwritten(copy: Path) -> None:
     for _ in range(2):
         bench.unseal(place_of(copy, bench.cells(copy)[0]))
         bench.go_on(copy)
@@ -172,7 +172,7 @@ def test_another_grid_is_refused_by_its_difference(copy: Path) -> None:
     assert len(frozen(copy)) == 1
 
 
-def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
+def test_an_extended_grid_adds_only_new_cells(copy: Path) -> None:
     before = bench.seals(copy)
     wider = ("--vary", "inference_s=0.01,0.02", "--vary", "rate_hz=500", "--repetitions", "1")
     assert bench.quick(copy, *wider, "--extend") == 0
@@ -185,7 +185,7 @@ def test_a_grid_grows_by_the_cells_that_are_new(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["nothing", "mine.py", "numpy"])
-def test_code_that_changed_between_the_cells_is_reported(
+def test_code_changed_between_cells_is_reported(
     here: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, changed: str
 ) -> None:
     mine = "from fixtures.bench.mock_device import open_device\n"
@@ -201,7 +201,7 @@ def test_code_that_changed_between_the_cells_is_reported(
     assert (f"the table mixes versions of {changed}. " in capsys.readouterr().err) == (changed != "nothing")
 
 
-def test_a_cell_that_fails_is_noted_and_the_others_are_done(tmp_path: Path, capsys: Capture) -> None:
+def test_one_failed_cell_does_not_stop_the_others(tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "s"
     assert bench.quick(out, *bench.FAILS) == DeviceError.exit_code
     assert bench.states(out) == ["done", "failed"]
@@ -232,13 +232,13 @@ def test_a_failed_cell_is_tried_again_when_asked(tmp_path: Path, monkeypatch: Pa
     assert bench.states(out) == ["done", "done"]
 
 
-def test_options_out_of_range_fail_their_cell_alone(tmp_path: Path) -> None:
+def test_an_invalid_option_fails_only_its_cell(tmp_path: Path) -> None:
     assert bench.quick(tmp_path / "s", "--vary", "drop=0,5") == UsageError.exit_code
     assert bench.states(tmp_path / "s") == ["done", "failed"]
     assert "drop is 5.0" in bench.column(tmp_path / "s", "error")[1]
 
 
-def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_full_disk_does_not_fail_a_cell(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.session.measure.measure", raising(StoreError("no space left")))
     monkeypatch.setattr("rig.sweep.cells._writable", lambda folder: False)
     raised(StoreError, bench.quick, tmp_path / "s", *bench.GRID, says="no space left")
@@ -246,14 +246,14 @@ def test_a_disk_that_takes_nothing_is_no_fault_of_a_cell(tmp_path: Path, monkeyp
     assert bench.go_on(tmp_path / "s") == 0
 
 
-def test_a_recording_that_contradicts_itself_is_done_and_says_why(copy: Path, monkeypatch: Patch) -> None:
+def test_a_contradictory_recording_is_done_with_an_error(copy: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.analysis.evaluate.evaluate", raising(ValueError("spans run backwards")))
     bench.forget_rows(copy)
     bench.go_on(copy, "--table")
     assert (bench.states(copy), {*bench.column(copy, "error")}) == (["done"] * 4, {"ValueError: spans run backwards"})
 
 
-def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: Patch) -> None:
+def test_an_interrupted_cell_remains_open(copy: Path, monkeypatch: Patch) -> None:
     cell = bench.cells(copy)[0]
     shutil.rmtree(place_of(copy, cell))
 
@@ -267,12 +267,12 @@ def test_an_interrupted_cell_is_kept_aside_and_open(copy: Path, monkeypatch: Pat
     assert (bench.aside(copy), sorted(bench.states(copy))) == ([f"{cell.key}.1"], ["done", "done", "done", "open"])
 
 
-def test_a_signal_that_interrupts_no_recording_says_how_to_go_on(copy: Path, monkeypatch: Patch) -> None:
+def test_an_interrupted_sweep_names_the_resume_command(copy: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.sweep.loop.compute_rows", lambda *_: signal.raise_signal(signal.SIGTERM))
     raised(Interrupted, bench.go_on, copy, says=r"4 of 4 cells done\. Continue with: rig sweep")
 
 
-def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_cell_begins_without_older_devices(tmp_path: Path, monkeypatch: Patch) -> None:
     others = {id(found) for found in gc.get_objects()}
 
     def measured(request: Request, quiet: bool) -> Path:
@@ -283,7 +283,7 @@ def test_a_cell_begins_without_the_devices_of_others(tmp_path: Path, monkeypatch
     assert bench.quick(tmp_path / "s", *bench.GRID) == 0
 
 
-def test_a_cell_that_another_process_recorded_meanwhile_is_kept(copy: Path, monkeypatch: Patch) -> None:
+def test_a_cell_recorded_meanwhile_is_kept(copy: Path, monkeypatch: Patch) -> None:
     cell = bench.cells(copy)[0]
     before = bench.seals(copy)
     shutil.copytree(place_of(copy, cell), copy / "pending" / cell.key / cell.key)
@@ -293,14 +293,14 @@ def test_a_cell_that_another_process_recorded_meanwhile_is_kept(copy: Path, monk
     assert bench.aside(copy) == [f"{cell.key}.1"]
 
 
-def test_a_session_for_each_cell_when_asked(tmp_path: Path) -> None:
+def test_each_cell_may_be_a_session(tmp_path: Path) -> None:
     assert bench.quick(tmp_path / "s", "--mode", "session") == 0
     (row,) = bench.rows(tmp_path / "s")
     runs = len((tmp_path / "s" / "runs.csv").read_text().splitlines()) - 1
     assert (row["state"], bool(row["active_power_w"]), bool(row["accuracy"]), runs) == ("done", True, True, 3)
 
 
-def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> None:
+def test_the_figure_digest_covers_only_estimators() -> None:
     names = {path.relative_to(ROOT / "rig").as_posix() for path in estimator_sources()}
     some = {"analysis/evaluate.py", "analysis/power/model/noise.py", "recording/traces/conversion.py", "types.py"}
     assert some <= names
@@ -310,7 +310,7 @@ def test_figures_are_by_every_estimator_and_by_nothing_else_of_the_sweep() -> No
 # ---- how long the rest may take -------------------------------------------------------------
 
 
-def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: Patch) -> None:
+def test_remaining_time_follows_from_ended_cells(monkeypatch: Patch) -> None:
     now_s = [0.0]
     monkeypatch.setattr("rig.sweep.loop.time.monotonic", lambda: now_s[0])
     progress = Progress(8, ["a", "b", "c", "d"], 0)
@@ -322,20 +322,20 @@ def test_what_is_left_is_reckoned_from_what_has_ended(monkeypatch: Patch) -> Non
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(4.2, "4 s"), (600, "10 min"), (9000, "2.5 h")])
-def test_durations_are_written_as_people_say_them(seconds: float, text: str) -> None:
+def test_durations_are_readable(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
 # ---- a cluster that is not there ------------------------------------------------------------
 
 
-def test_a_name_of_the_bench_file_is_answered_with_what_a_sweep_takes(here: Path) -> None:
+def test_a_bench_name_is_refused_with_the_alternative(here: Path) -> None:
     (here / "bench.toml").write_text('[devices.board1]\ndriver = "mock"\n')
     with pytest.raises(UsageError, match=r"'board1'\. It is a name of the bench file"):
         bench.sweep("--device", "board1", "--out", "sweep")
 
 
-def test_without_the_extra_it_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingExtraError, match=r"neurorig\[dask\]"):
         bench.sweep("--device", "mock", *bench.QUICK, "--out", str(tmp_path / "s"), "--scheduler", "tcp://127.0.0.1:1")

@@ -34,7 +34,7 @@ def asked(**given: object) -> GridSpec:
     st.integers(1, 3),
     st.text(min_size=1, max_size=200),
 )
-def test_each_combination_repeats_in_its_own_folder(vary: dict[str, list[str]], repetitions: int, device: str) -> None:
+def test_each_combination_has_its_own_folder(vary: dict[str, list[str]], repetitions: int, device: str) -> None:
     cells = cells_of([grid(device, repetitions, **{key: tuple(values) for key, values in vary.items()})])
     count = repetitions
     for values in vary.values():
@@ -51,7 +51,7 @@ def test_the_key_of_a_cell_never_changes() -> None:
 
 
 @given(st.one_of(st.integers(-(10**15), 10**15), st.floats(allow_nan=False, allow_infinity=False)))
-def test_a_number_is_written_so_that_it_is_read_back(value: float) -> None:
+def test_a_number_is_written_without_loss(value: float) -> None:
     assert type(value)(plain(value)) == value
 
 
@@ -62,7 +62,7 @@ def seeds(given: GridSpec) -> list[dict[str, str]]:
     return [{k: v for k, v in cell.options.items() if "seed" in k} for cell in cells_of([checked(given)])]
 
 
-def test_repetition_k_raises_every_seed_of_device_plant_and_meter_by_k() -> None:
+def test_repetition_k_raises_every_seed_by_k() -> None:
     declared = {"device.device_seed": "1", "meter.meter_seed": "2", "bench.seed": "0"}
     third = {"device.device_seed": "3", "meter.meter_seed": "4", "bench.seed": "2"}
     assert seeds(asked(repetitions=3))[::2] == [declared, third]
@@ -93,7 +93,7 @@ def test_a_repetition_seed_is_a_whole_number() -> None:
     ("--workload nope", "nope"), ("--rules nope", "nope"), ("--meter nope", "nope"), ("--repetition-seed nope", "nope"),
     ("--jobs -1", "-1 jobs"),
 ])  # fmt: skip
-def test_what_cannot_be_meant_is_named_before_recording(tmp_path: Path, words: str, named: str) -> None:
+def test_an_impossible_grid_is_refused_first(tmp_path: Path, words: str, named: str) -> None:
     raised(UsageError, sweep, "--device", "mock", *QUICK, "--out", str(tmp_path / "s"), *words.split(), says=named)
     assert not (tmp_path / "s").exists()
 
@@ -107,11 +107,11 @@ def test_an_option_must_be_known_to_every_device(tmp_path: Path) -> None:
     raised(UnknownNameError, checked, asked(devices=both, vary={"idle_w": ["0.1"]}), says="idle_w")
 
 
-def test_a_million_cells_are_enough() -> None:
+def test_too_many_cells_are_refused() -> None:
     raised(UsageError, checked, asked(repetitions=10_000_000), says="10000000 cells")
 
 
-def test_a_cell_is_measured_alone_by_its_command() -> None:
+def test_a_cell_has_its_own_command() -> None:
     cell = Cell("k", "mock", "server", "asc", "quick", "together", True, ("mock",), {"a": "1"}, 0, False)
     words = "rig measure --device mock --scenario server --workload asc --rules quick --mode together --simulate"
     assert " ".join(cell.command()) == f"{words} --meter mock --option a=1 --out cells/k"
@@ -132,23 +132,23 @@ def test_a_workload_that_draws_anew_for_each_cell_is_refused(how: dict[str, obje
     assert "--option seeds=" in caught.remedy
 
 
-def test_named_seeds_are_the_same_problems_in_every_cell() -> None:
+def test_fixed_seeds_give_every_cell_equal_problems() -> None:
     assert len(cells_of([checked(problems(vary={"seeds": ["0-4", "7,8"], "timeout_s": ["0.1", "1"]}))])) == 4
 
 
 @pytest.mark.parametrize("sizes", [["0", "12"], ["12", "0"]])
-def test_a_value_out_of_range_fails_its_own_cells_wherever_it_is(sizes: list[str]) -> None:
+def test_an_invalid_value_fails_only_its_cells(sizes: list[str]) -> None:
     grid = checked(problems(options={}, vary={"workload.nodes": sizes}))
     assert [cell.options["workload.nodes"] for cell in cells_of([grid])] == sizes
 
 
-def test_a_grid_without_an_acceptable_value_is_refused() -> None:
+def test_a_grid_without_valid_values_is_refused() -> None:
     raised(UsageError, checked, problems(options={}, vary={"nodes": ["0", "1"]}), says="nodes is 0")
     raised(UsageError, checked, problems(options={"density": "7"}, vary={"nodes": ["12", "13"]}), says="density")
 
 
 @pytest.mark.parametrize(("named", "workload"), [("optimization", "qubo-mis"), ("single-stream", "asc"), ("", "asc")])
-def test_a_scenario_has_its_workload_unless_one_is_named(named: str, workload: str) -> None:
+def test_a_scenario_has_a_default_workload(named: str, workload: str) -> None:
     given = {"scenario": named} if named else {}
     assert with_defaults(given)["workload"] == workload
     assert with_defaults(given | {"workload": "mine"})["workload"] == "mine"

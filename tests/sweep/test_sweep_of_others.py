@@ -33,7 +33,7 @@ def test_no_file_outside_is_written_through_a_link(copy: Path, tmp_path: Path, n
 
 
 @pytest.mark.parametrize("name", ["cells", "pending", "broken", "failed"])
-def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, name: str) -> None:
+def test_nothing_is_recorded_through_a_link(tmp_path: Path, name: str) -> None:
     out, other = tmp_path / "s", tmp_path / "other"
     quick(out, *FAILS)
     cell = cells(out)[0]
@@ -49,7 +49,7 @@ def test_nothing_is_recorded_or_moved_outside_through_a_link(tmp_path: Path, nam
     ('"0.02"', '"0.03"', IntegrityError), (r"[\s\S]*", "{", StoreError), (r"[\s\S]*", "[]", StoreError),
     ("neurorig-sweep/", "neurorig-sweep/9", StoreError),
 ])  # fmt: skip
-def test_a_sweep_that_is_altered_or_unreadable_says_so(copy: Path, old: str, new: str, error: type[RigError]) -> None:
+def test_an_altered_sweep_is_refused(copy: Path, old: str, new: str, error: type[RigError]) -> None:
     file = copy / "sweep.json"
     file.write_text(re.sub(old, lambda _: new, file.read_text(), count=1))
     raised(error, go_on, copy)
@@ -72,7 +72,7 @@ def refrozen(out: Path, change: Callable[[Any], None]) -> None:
     lambda grid: grid["asked"].update(repetitions=10**15),
     lambda grid: grid["asked"].update(repetitions=-1),
 ])  # fmt: skip
-def test_a_grid_that_contradicts_itself_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
+def test_a_contradictory_grid_is_refused(copy: Path, change: Callable[[Any], None]) -> None:
     refrozen(copy, change)
     assert raised(RigError, go_on, copy, "--table", says="grid").remedy
 
@@ -84,7 +84,7 @@ def altered(path: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "kept"), [("replies.arrows", True), ("traces/core.arrows", False)])
-def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file: str, kept: bool) -> None:
+def test_a_changed_byte_is_noticed_by_the_table(copy: Path, file: str, kept: bool) -> None:
     altered(place_of(copy, cells(copy)[0]) / file)
     if not kept:
         forget_rows(copy)
@@ -92,13 +92,13 @@ def test_a_byte_that_changed_is_noticed_when_the_table_is_made(copy: Path, file:
     assert aside(copy) == []
 
 
-def test_a_byte_that_changed_has_its_cell_measured_again(copy: Path) -> None:
+def test_a_changed_cell_is_measured_again(copy: Path) -> None:
     altered(place_of(copy, cells(copy)[0]) / "replies.arrows")
     assert go_on(copy) == 0
     assert aside(copy) == [f"{cells(copy)[0].key}.1"]
 
 
-def test_a_sweep_whose_cells_are_removed_while_it_runs_has_not_succeeded(tmp_path: Path) -> None:
+def test_a_sweep_with_removed_cells_fails(tmp_path: Path) -> None:
     file, out = tmp_path / "removing.py", tmp_path / "sweep"
     file.write_text(REMOVING.format(removed=str(out / "cells")))
     words = ("--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0")
@@ -106,7 +106,7 @@ def test_a_sweep_whose_cells_are_removed_while_it_runs_has_not_succeeded(tmp_pat
         sweep(*words, "--vary", "level=1,2", "--out", str(out), "--jobs", "0")
 
 
-def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
+def test_figures_are_not_taken_from_derived_files(copy: Path) -> None:
     table = (copy / "table.csv").read_bytes()
     for cell in cells(copy):
         assert not (place_of(copy, cell) / "derived").exists()
@@ -118,7 +118,7 @@ def test_no_figure_is_taken_from_what_others_can_hand_over(copy: Path) -> None:
     assert (copy / "table.csv").read_bytes() == table
 
 
-def test_a_cache_that_others_can_write_is_refused(copy: Path, tmp_path: Path) -> None:
+def test_a_shared_writable_cache_is_refused(copy: Path, tmp_path: Path) -> None:
     (tmp_path / "cache" / "rows").chmod(0o777)
     raised(SetupError, go_on, copy, "--table", says="can be written by others")
 
@@ -136,7 +136,7 @@ def test_one_file_under_two_names_is_one_device(here: Path) -> None:
         device_lock(f"{here}/x/../own.py:f", wait=False).__enter__()
 
 
-def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
+def test_a_waiting_process_is_named(tmp_path: Path) -> None:
     said: list[str] = []
 
     class Heard(Exception): ...
@@ -150,7 +150,7 @@ def test_a_waiting_process_says_for_whom(tmp_path: Path) -> None:
     assert said == [f"waiting for device bench, in use by process {os.getpid()}"]
 
 
-def test_a_claim_leaves_no_file_and_works_where_one_was_left(tmp_path: Path) -> None:
+def test_a_claim_leaves_no_lock_file(tmp_path: Path) -> None:
     with claimed(tmp_path / "desk", "cell") as desk, (desk / ".lock").open() as lock, pytest.raises(BlockingIOError):
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     assert not (tmp_path / "desk").exists()
@@ -161,7 +161,7 @@ def test_a_claim_leaves_no_file_and_works_where_one_was_left(tmp_path: Path) -> 
     assert not (tmp_path / "desk").exists()
 
 
-def test_a_runtime_directory_of_somebody_else_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_runtime_directory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(SetupError, match="belongs to user"), device_lock("bench"):
         pass
@@ -176,7 +176,7 @@ def open_device(*, level: int = 1):
 """
 
 
-def test_a_device_without_a_plant_is_locked_while_it_is_measured(tmp_path: Path) -> None:
+def test_a_device_without_a_plant_is_locked(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(REMOVING.format(removed=""))
     words = ["--device", f"{file}:open_device", "--meter", "none", "--option", "samples=1", "--option", "idle_s=0"]

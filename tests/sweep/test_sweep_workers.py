@@ -49,7 +49,7 @@ def slow(out: Path, jobs: int, inference_s: float = 0.12) -> subprocess.Popen[st
     return process
 
 
-def test_a_cell_that_kills_its_worker_has_failed_and_the_others_are_done(tmp_path: Path) -> None:
+def test_a_cell_that_kills_its_worker_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MORTAL)
     words = ("--device", f"{tmp_path}/own.py:open_device", "--simulate", *QUICK[1:7], "--vary", "die=false,true")
     assert sweep(*words, "--jobs", "2", "--out", str(tmp_path / "s")) == 20
@@ -68,7 +68,7 @@ def test_a_worker_takes_no_package_from_the_working_directory(here: Path) -> Non
 
 
 @pytest.mark.parametrize("with_workers", [True, False])
-def test_killed_it_goes_on_and_repeats_nothing_that_workers_finish(tmp_path: Path, with_workers: bool) -> None:
+def test_a_killed_sweep_resumes_without_repetition(tmp_path: Path, with_workers: bool) -> None:
     process = slow(tmp_path / "s", 1)
     os.killpg(process.pid, signal.SIGKILL) if with_workers else process.kill()
     ended(process)
@@ -80,7 +80,7 @@ def test_killed_it_goes_on_and_repeats_nothing_that_workers_finish(tmp_path: Pat
     assert len(aside(tmp_path / "s")) == int(with_workers)
 
 
-def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_finishes_running_cells_first(tmp_path: Path) -> None:
     process = slow(tmp_path / "s", 2)
     process.send_signal(signal.SIGINT)
     code, said = ended(process)
@@ -92,7 +92,7 @@ def test_ctrl_c_finishes_what_is_in_hand_and_says_how_to_go_on(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGTERM,), (signal.SIGHUP,), (signal.SIGINT, signal.SIGINT)])
-def test_broken_off_it_leaves_recordings_with_a_stop_line(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
+def test_a_broken_off_sweep_seals_its_recordings(tmp_path: Path, signals: tuple[signal.Signals, ...]) -> None:
     process = slow(tmp_path / "s", 1, inference_s=10.0)  # no cell ends by itself before the signal
     for number in signals[:-1]:
         process.send_signal(number)
@@ -116,7 +116,7 @@ def test_a_failed_start_is_an_error(tmp_path: Path, monkeypatch: Patch, name: st
     raised(SetupError, quick, tmp_path / "s", says=f"{why}.*--jobs 0", jobs=1)
 
 
-def test_nothing_to_do_starts_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cells_start_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rig.sweep.pool.ProcessPoolExecutor", None)
     assert list(spread([], 2, Brake(), print, True)) == []
 
@@ -135,7 +135,7 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_no_worker_two_and_a_cluster_make_the_same_table(tmp_path: Path) -> None:
+def test_every_worker_count_makes_the_same_table(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed", reason="extra dask is not installed")
     grid = ("--vary", "inference_s=0.01,0.02")
     assert quick(tmp_path / "one", *grid, jobs=0) == quick(tmp_path / "more", *grid, jobs=2) == 0
@@ -156,7 +156,7 @@ def test_a_scheduler_without_workers_is_named(tmp_path: Path, monkeypatch: pytes
         quick(tmp_path / "s", "--scheduler", cluster.scheduler_address)
 
 
-def test_no_interpreter_that_is_started_takes_modules_of_the_working_directory(here: Path) -> None:
+def test_a_worker_imports_nothing_from_the_working_directory(here: Path) -> None:
     for name in ("json", "platform", "types", "struct", "execnet", "__future__", "threading"):
         (here / f"{name}.py").write_text(f"open({str(here / 'ran')!r}, 'w')")
     with (here / "log").open("wb") as log:

@@ -1,4 +1,5 @@
-"""``rig tracks``: one network on several devices, in both tracks, resumable, and energy per operation of several."""
+"""``rig tracks``: one network on several devices in both tracks; a resumed command; energy per operation from
+several networks."""
 
 import json
 from dataclasses import replace
@@ -49,7 +50,7 @@ def tracks(capsys: Capture, *words: str, idle_s: float = 0.2) -> tuple[int, Any,
     return code, json.loads(found.out) if found.out else None, found.err
 
 
-def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys: Capture) -> None:
+def test_one_network_on_two_devices_makes_one_table(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     code, document, _ = tracks(capsys, *given)
@@ -70,7 +71,7 @@ def test_one_network_on_two_devices_makes_one_table_of_tracks(here: Path, capsys
     assert "Activation sparsity" in page and ">—</td>" in page
 
 
-def test_it_goes_on_where_it_was_ended(here: Path, capsys: Capture) -> None:
+def test_an_ended_command_resumes(here: Path, capsys: Capture) -> None:
     given = ("n150.txt", "n300.txt", "--devices", COUNTING, "--simulate", "--meter", METER)
     assert tracks(capsys, *given)[0] == 0
     before = seals(here / "both")
@@ -98,14 +99,14 @@ def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys
     assert "per effective operation" in page and "The line fits" in page
 
 
-def test_energy_that_follows_no_operations_is_not_stated(here: Path, capsys: Capture) -> None:
+def test_unrelated_energy_is_not_stated(here: Path, capsys: Capture) -> None:
     networks = sorted(path.name for path in here.glob("n*.txt"))
     given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "law=scatter")
     energy = tracks(capsys, *networks, *given, idle_s=2.0)[1]["energy"][COUNTING]
     assert "no line" in energy["refusal"] and "per_operation_j" not in energy
 
 
-def test_a_device_that_does_not_take_the_network_is_named_and_others_are_measured(here: Path, capsys: Capture) -> None:
+def test_a_device_that_refuses_the_network_is_named(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     code, document, _ = tracks(capsys, "n900.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     assert code == 0 and document["done"] == 1
@@ -113,20 +114,20 @@ def test_a_device_that_does_not_take_the_network_is_named_and_others_are_measure
     assert "this network is too large. Prune it" in (here / "both" / "tracks.html").read_text()
 
 
-def test_a_page_of_failures_says_why_and_how_to_go_on() -> None:
+def test_a_page_of_failures_states_remedies() -> None:
     failed = replace(track("chip", False, 0.9, 1.0, 1.0), state="failed", figures=Figures(), error="no room. Prune it")
     text = page(Tracks((failed,), {}, {}, {})).decode()
     assert "<li>n on chip: no room. Prune it</li>" in text and "<table" not in text
 
 
-def test_simulated_energies_are_hollow_and_no_mark_of_the_key_lies_among_them() -> None:
+def test_simulated_energies_are_drawn_hollow() -> None:
     points = tuple(Point(x, Quantity(2.0 * x, "J"), 0.0) for x in (1.0, 2.0))
     found = Tracks((track("chip", True, 0.9, 1.0, 1.0),), {}, {"chip": points}, {"chip": EnergyLine(refusal="no")})
     text = (line_figure(found) or b"").decode()
     assert "hollow: SIMULATED" in text and "fill: #ffffff" in text and "last phase" in text
 
 
-def test_an_option_goes_to_the_devices_that_have_it_or_to_one(here: Path, capsys: Capture) -> None:
+def test_an_option_goes_to_its_devices(here: Path, capsys: Capture) -> None:
     devices = f"{COUNTING},own.py:open_solver"
     given = ("n150.txt", "--devices", devices, "--simulate", "--meter", f"{COUNTING}={METER}")
     code, document, _ = tracks(capsys, *given, "--option", "slope_j=4e-9", "--option", f"{COUNTING}.base_j=1e-5")
@@ -161,7 +162,7 @@ def track(device: str, simulated: bool, accuracy: float, energy_j: float, time_s
     return Track(device, "n", "done", simulated, "VALID", Figures(values), "")
 
 
-def test_the_front_has_the_tracks_that_no_other_of_their_kind_beats() -> None:
+def test_the_front_holds_the_unbeaten_tracks() -> None:
     best, worse = track("a", False, 0.9, 1.0, 1.0), track("b", False, 0.9, 2.0, 1.0)
     dear = track("c", False, 1.0, 9.0, 9.0)
     simulated, unmetered = track("d", True, 0.5, 5.0, 5.0), replace(best, figures=Figures())

@@ -73,7 +73,7 @@ def figures(result: Result) -> dict[str, float]:
     return {str(key): q.value for key, q in result.quantities.items()}
 
 
-def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
+def test_every_figure_equals_a_hand_calculation(tmp_path: Path) -> None:
     found = figures(evaluated(tmp_path, [("a", ONE), ("b", OTHER)]))
     by_hand = {
         "footprint_bytes": 20 + 12 + 12 + 15, "footprint_at_start_bytes": 20 + 12 + 1.5, "footprint_weights_bytes": 20,
@@ -91,7 +91,7 @@ def test_every_figure_is_the_one_computed_by_hand(tmp_path: Path) -> None:
     assert {name: found[name] for name in by_hand} == pytest.approx(by_hand, rel=1e-15)
 
 
-def test_a_sample_with_a_network_of_its_own_is_counted_against_this_network(tmp_path: Path) -> None:
+def test_a_sample_is_counted_against_its_own_network(tmp_path: Path) -> None:
     """Counted by hand: NETWORK, and one with a single layer of 2 neurons whose 6 synapses have no zeros."""
     small = NetworkInfo((Layer("output", 2),), (Connection("in-output", "in", "output", 6, 0, 6, 2),), ())
     did = {"in": {"active": [3, 3]}, "output": {"active": [1, 2]}, "in-output": {"acs": [6, 6], "macs": [0, 0]}}
@@ -106,7 +106,7 @@ def test_a_sample_with_a_network_of_its_own_is_counted_against_this_network(tmp_
     assert "membrane_updates_per_sample" not in found, "the other network does not count them"
 
 
-def test_a_network_of_weighted_sums_alone_has_operations_and_no_sparsity(tmp_path: Path) -> None:
+def test_a_network_without_activations_has_no_sparsity(tmp_path: Path) -> None:
     """As in an LSTM with its readout: no value is an activation, and each connection ends at its own sums."""
     network = NetworkInfo((), (Connection("readout", "state", "readout", 6, 1, 6, 2),), ())
     found = figures(evaluated(tmp_path, [("a", {"readout": {"acs": [2, 0], "macs": [0, 3]}})], network))
@@ -115,20 +115,20 @@ def test_a_network_of_weighted_sums_alone_has_operations_and_no_sparsity(tmp_pat
     assert not {"activation_sparsity", "membrane_updates_per_sample", "spikes_per_sample"} & set(found)
 
 
-def test_a_counted_number_is_exact_and_warm_up_is_not_counted(tmp_path: Path) -> None:
+def test_counts_are_exact_and_exclude_the_warm_up(tmp_path: Path) -> None:
     counted = evaluated(tmp_path, [("a", OTHER), ("a", ONE)], warm=1).quantities["effective_acs_per_sample"]
     assert counted.interval() == (9.0, 9.0)
     assert counted.to_json()["standard_uncertainty"] == 0.0
 
 
-def test_a_sample_counts_once_however_often_it_was_asked(tmp_path: Path) -> None:
+def test_a_repeated_sample_counts_once(tmp_path: Path) -> None:
     once = figures(evaluated(tmp_path / "once", [("a", ONE), ("b", OTHER)]))
     often = figures(evaluated(tmp_path / "often", [("a", ONE), ("b", OTHER), ("b", OTHER), ("b", OTHER)]))
     about = [name for name in once if name.endswith(("_execution", "_sample", "sparsity"))]
     assert {name: often[name] for name in about} == pytest.approx({name: once[name] for name in about}, rel=1e-15)
 
 
-def test_a_declared_network_without_activity_has_its_static_figures_alone(tmp_path: Path) -> None:
+def test_a_network_without_counters_has_only_static_figures(tmp_path: Path) -> None:
     found = figures(evaluated(tmp_path, [("a", {})]))
     assert found["footprint_bytes"] == 59
     assert "effective_acs_per_sample" not in found
@@ -164,7 +164,7 @@ def test_a_network_that_contradicts_itself_gives_no_figure(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("delay", [3, 2**31])
-def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int, tmp_path: Path) -> None:
+def test_operations_that_precede_their_delay_are_reported(delay: int, tmp_path: Path) -> None:
     late = dataclasses.replace(NETWORK.connections[1], delay=delay)
     network = dataclasses.replace(NETWORK, connections=(NETWORK.connections[0], late))
     result = evaluated(tmp_path, [("a", ONE)], network)
@@ -172,7 +172,7 @@ def test_nothing_arrives_of_what_was_sent_later_than_the_delay_allows(delay: int
     assert [note for note in result.notes if "more operations than the active neurons of hidden reach" in note]
 
 
-def test_the_largest_counts_that_a_description_allows_do_not_overflow(tmp_path: Path) -> None:
+def test_the_largest_allowed_counts_do_not_overflow(tmp_path: Path) -> None:
     """A product of two such counts, or a sum of products, exceeds 64 bits."""
     whole = Connection("in-output", "in", "output", MOST, 0, MOST, MOST)
     network = NetworkInfo((Layer("in", MOST), Layer("output", 1)), (whole,), ())
@@ -202,7 +202,7 @@ def energies(
 OTHER_PHASES = Quantity(99.0, "J")
 
 
-def test_energy_per_operation_and_spike_is_that_of_the_phase_that_executes_the_network(tmp_path: Path) -> None:
+def test_energy_per_operation_uses_the_phase_that_runs_the_network(tmp_path: Path) -> None:
     """The energy of a spike is stated only if every layer counts its spikes."""
     counts = {name: {"spikes": [2 * n for n in ONE[name]["active"]]} for name in ("hidden", "output")}
     spiking = {name: {**counters, **counts.get(name, {})} for name, counters in ONE.items()}
@@ -215,7 +215,7 @@ def test_energy_per_operation_and_spike_is_that_of_the_phase_that_executes_the_n
     assert not [name for name in energies(tmp_path / "none", [("a", ONE)]) if "spike" in str(name)]
 
 
-def test_operations_are_those_of_the_inferences_that_were_metered(tmp_path: Path) -> None:
+def test_energy_per_operation_counts_each_metered_inference(tmp_path: Path) -> None:
     """A sample that was looped three times counts three times, except in a figure per sample."""
     found = energies(tmp_path, [("a", ONE), ("b", OTHER)], executions=(3, 1), inferences=2)
     assert found["energy_per_effective_operation_j"].value == pytest.approx(12 / (3 * 12 / (4 * 2)))
@@ -254,7 +254,7 @@ def of_networks(
     return points
 
 
-def test_both_energies_are_found_with_the_error_of_calibration_that_all_share() -> None:
+def test_both_energies_are_found_with_a_shared_calibration_error() -> None:
     found = line_of(of_networks(np.random.default_rng(1)))
     assert found.refusal == "" and found.per_operation is not None and found.per_execution is not None
     for q, true_j in ((found.per_operation, SLOPE_J), (found.per_execution, BASE_J)):
@@ -266,7 +266,7 @@ def test_both_energies_are_found_with_the_error_of_calibration_that_all_share() 
         assert len({c.shared for c in q.components if c.shared}) == 1 + len(OPERATIONS)
 
 
-def test_intervals_hold_as_often_as_they_say() -> None:
+def test_intervals_contain_the_true_energies() -> None:
     found = [line_of(of_networks(np.random.default_rng(seed))) for seed in range(200)]
     each = [[q.interval() for q in (one.per_operation, one.per_execution) if q is not None] for one in found]
     assert sum(not one.refusal for one in found) >= 0.98 * len(found)
@@ -275,7 +275,7 @@ def test_intervals_hold_as_often_as_they_say() -> None:
         assert sum(inside) >= 0.93 * len(inside)
 
 
-def test_a_limit_of_the_meter_does_not_average_over_networks() -> None:
+def test_a_meter_limit_does_not_average_out_over_networks() -> None:
     """Linearity is not stated, and the meter reads too high by its whole limit everywhere."""
     points, limit = [], 0.01
     for x in np.geomspace(1e3, 1e5, 12):
@@ -285,7 +285,7 @@ def test_a_limit_of_the_meter_does_not_average_over_networks() -> None:
     assert found is not None and found.interval()[0] <= SLOPE_J
 
 
-def test_an_uncertainty_that_is_too_small_by_chance_does_not_decide_the_fit() -> None:
+def test_an_accidentally_small_uncertainty_does_not_dominate_the_fit() -> None:
     """As with a few trials each: four degrees of freedom."""
     held, rng = 0, np.random.default_rng(3)
     for _ in range(400):
@@ -306,12 +306,12 @@ def test_an_uncertainty_that_is_too_small_by_chance_does_not_decide_the_fit() ->
     (lambda operations: BASE_J, "does not grow with its operations"),
     (lambda operations: 5.0 * BASE_J - SLOPE_J * operations, "does not grow with its operations"),
 ])  # fmt: skip
-def test_what_does_not_follow_operations_is_refused(energy_j: Callable[[float], float], text: str) -> None:
+def test_energy_unrelated_to_operations_is_refused(energy_j: Callable[[float], float], text: str) -> None:
     found = [line_of(of_networks(np.random.default_rng(seed), energy_j)) for seed in range(100)]
     assert sum(text in one.refusal and one.per_operation is None for one in found) >= 95
 
 
-def test_too_few_networks_and_too_alike_ones_are_refused() -> None:
+def test_too_few_or_too_similar_networks_are_refused() -> None:
     points = of_networks(np.random.default_rng(0))
     assert "with energy: 4" in line_of(points[:4]).refusal
     assert "5 or more" in line_of([points[0]] * 6).refusal

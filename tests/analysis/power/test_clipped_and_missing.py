@@ -1,5 +1,5 @@
-"""Power that no reading covers is stated with a bound, or refused, and never ignored. So is power that readings in step
-with a loop miss."""
+"""Power that no reading covers is stated with a bound, or refused, and never ignored. This includes power that
+readings in step with a loop miss."""
 
 from dataclasses import replace
 from functools import partial
@@ -32,7 +32,7 @@ def told(result: Result) -> str:
     return " ".join([*result.notes, *(f"{r.reason}. {r.remedy}" for r in result.refusals)])
 
 
-def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: Path) -> None:
+def test_a_clipped_inrush_refuses_active_power(tmp_path: Path) -> None:
     """The trace cannot bound this error: the clipping lowers dynamic power by 15 %."""
     result = measured(tmp_path, {"clip": 1.2, "noise": 0.01}, burst=4.0, burst_share=0.05).result
     assert ACTIVE not in result.quantities
@@ -40,7 +40,7 @@ def test_an_inrush_that_the_range_cut_off_is_refused_and_never_stated(tmp_path: 
     assert "Choose a higher range" in told(result)
 
 
-def test_noise_that_touches_the_end_of_the_range_is_reported_and_bounded(tmp_path: Path) -> None:
+def test_clipped_noise_is_reported_as_bias(tmp_path: Path) -> None:
     found = measured(tmp_path, {"clip": 1.03, "noise": 0.01})
     power = found.result.quantities[POWER]
     assert held(power, found.real()["dynamic_power_w"])
@@ -68,7 +68,7 @@ def loading(plant: SimPlant, device: MockDevice) -> MockDevice:
     return device
 
 
-def test_work_between_spans_that_no_reading_sees_is_stated_as_bias(tmp_path: Path) -> None:
+def test_unresolved_work_between_spans_is_stated_as_bias(tmp_path: Path) -> None:
     """A slow meter assigns this work to the span."""
     biases = []
     for rate_hz in (20.0, 2000.0):
@@ -91,7 +91,7 @@ def readings(n: int = 1000, **changed: Any) -> Readings:
     return replace(Readings(Rail("core"), start, start + 1e-3, one, one, yes, no, 1e-3, 0.0), **changed)
 
 
-def test_missing_readings_are_counted_where_they_are_missing() -> None:
+def test_missing_readings_are_counted_by_place() -> None:
     whole = readings()
     keep = np.ones(1000, dtype=bool)
     keep[100:130] = keep[500:510] = False
@@ -101,7 +101,7 @@ def test_missing_readings_are_counted_where_they_are_missing() -> None:
     assert not list(missing_notes("core", whole, np.array([[0.09, 0.2]])))
 
 
-def test_readings_that_are_no_number_and_spans_outside_the_trace_are_counted() -> None:
+def test_invalid_readings_and_uncovered_spans_are_counted() -> None:
     windows = np.array([[0.1, 0.2], [0.9, 1.1], [1.5, 1.6], [-0.1, 0.1]])
     lacking = readings(ok=np.arange(1000) >= 4)
     no_number, outside = (note.text for note in missing_notes("core", lacking, windows))
@@ -152,7 +152,7 @@ def looped(
 
 
 @pytest.mark.parametrize("loop_s", [1 / 3, 0.3334, 0.25, 2 / 3, 1.0])
-def test_what_readings_in_step_with_a_loop_never_see_is_in_the_interval(tmp_path: Path, loop_s: float) -> None:
+def test_synchronous_sampling_of_a_loop_widens_the_interval(tmp_path: Path, loop_s: float) -> None:
     true_w, result = looped(tmp_path, loop_s)
     assert held(result.quantities[POWER], true_w)
     assert abs(result.quantities[POWER].value - true_w) > 5e-3 * true_w, "the readings agree, and are wrong"
@@ -162,14 +162,14 @@ def test_what_readings_in_step_with_a_loop_never_see_is_in_the_interval(tmp_path
 @pytest.mark.parametrize(
     ("loop_s", "aperture", "rate_hz"), [(1 / 3, 1.0, RATE_HZ), (0.25, 0.5, 1000.0), (0.02, 0.6, 3.0)]
 )
-def test_a_meter_that_misses_none_has_no_bias(tmp_path: Path, loop_s: float, aperture: float, rate_hz: float) -> None:
+def test_full_coverage_of_a_loop_has_no_bias(tmp_path: Path, loop_s: float, aperture: float, rate_hz: float) -> None:
     true_w, result = looped(tmp_path, loop_s, aperture, rate_hz)
     assert held(result.quantities[POWER], true_w) and result.quantities[POWER].half_width() < 5e-3 * true_w
     assert not said(result, "in step")
 
 
 @pytest.mark.parametrize("readings", [4, 6, 7.998, 8, 12, 20])
-def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_path: Path, readings: float) -> None:
+def test_more_readings_reduce_the_error_of_a_loop_in_step(tmp_path: Path, readings: float) -> None:
     """An execution lasts (nearly) a whole number of readings; more readings lessen the error, and never remove it."""
     true_w, result = looped(tmp_path, readings / RATE_HZ)
     assert held(result.quantities[POWER], true_w)
@@ -177,6 +177,6 @@ def test_what_is_missed_of_a_loop_in_step_falls_with_readings_per_execution(tmp_
 
 
 @pytest.mark.parametrize("inferences", [4, 8, 16])
-def test_inferences_of_one_execution_are_a_loop_that_may_be_in_step(inferences: int, tmp_path: Path) -> None:
+def test_inferences_of_one_execution_may_be_in_step_with_readings(inferences: int, tmp_path: Path) -> None:
     true_w, result = looped(tmp_path, 1 / RATE_HZ, inferences=inferences)
     assert held(result.quantities[POWER], true_w)

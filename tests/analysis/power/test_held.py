@@ -518,7 +518,7 @@ EACH = [(world, seed) for world in WORLDS for seed in world.seeds]
 
 
 @pytest.mark.parametrize(("world", "seed"), EACH, ids=[f"{world.kind}-{seed}" for world, seed in EACH])
-def test_a_bench_has_the_figures_notes_and_refusals_of_its_row(world: World, seed: int, tmp_path: Path) -> None:
+def test_each_bench_yields_the_expected_figures_and_refusals(world: World, seed: int, tmp_path: Path) -> None:
     world.check(seed, tmp_path)
 
 
@@ -528,7 +528,7 @@ def test_a_bench_has_the_figures_notes_and_refusals_of_its_row(world: World, see
 @pytest.mark.parametrize(
     ("kind", "seed"), [("heads_and_tails", 1), ("gated_heads_and_tails", 0), ("gated_heads_and_tails", 2)]
 )
-def test_heads_and_tails_are_part_of_spans_and_trimming_loses_them(kind: str, seed: int, tmp_path: Path) -> None:
+def test_trimming_loses_the_heads_and_tails_of_spans(kind: str, seed: int, tmp_path: Path) -> None:
     lab, result = evaluated(kind, seed, tmp_path)
     real = lab.truth()["dynamic_power_w"]
     assert off(lab, result) <= 1.5
@@ -536,7 +536,7 @@ def test_heads_and_tails_are_part_of_spans_and_trimming_loses_them(kind: str, se
 
 
 @pytest.mark.parametrize("kind", ["governor_follows_load", "governor_picks_by_predicted_gap"])
-def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str) -> None:
+def test_figures_of_short_spans_with_uneven_gaps_hold_the_truth(kind: str) -> None:
     """With spans of two readings, figures once assumed even gaps and were wrong by many half-widths."""
     for seed in (9_000_100, 9_000_101):
         row = compared(composed("spans_short_against_a_reading", kind, seed))
@@ -544,20 +544,20 @@ def test_what_gaps_do_at_the_same_place_each_time_is_a_bias_or_refuses(kind: str
             assert abs(figure["error"]) <= 1.5 * figure["half"], name
 
 
-def test_one_short_span_is_refused_since_no_gap_shows_what_is_drawn_beside_it() -> None:
+def test_one_short_span_of_an_awake_device_is_refused() -> None:
     """The device is awake beside this span: dynamic power was once 45 % too high, with an interval of 0.5 %."""
     row = compared(composed("few_spans", "awake_between_spans", 3_000_985))
     assert not row["figures"]
     assert "a window lasts" in row["refused"]
 
 
-def test_a_figure_counts_the_spans_that_its_trace_shows(tmp_path: Path) -> None:
+def test_a_figure_counts_only_spans_within_its_trace(tmp_path: Path) -> None:
     lab, result = evaluated("trace_ends_early", 0, tmp_path)
     assert 0.5 * len(lab.spans_s) < result.quantities[POWER].n < len(lab.spans_s)
 
 
 @pytest.mark.parametrize("seed", [1000010, 1000017])
-def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_recording(seed: int, tmp_path: Path) -> None:
+def test_the_interval_covers_pulses_from_the_device_or_the_meter(seed: int, tmp_path: Path) -> None:
     """True power differs by the pulses within spans, so an interval that is narrow for one misses the other."""
     drawn, picked_up = (lab_of("idle_housekeeping", seed) for _ in range(2))
     picked_up.pieces = []
@@ -568,7 +568,7 @@ def test_pulses_that_the_device_draws_or_the_meter_picks_up_make_the_same_record
     assert all(off(lab, results[0]) <= 1.0 for lab in (drawn, picked_up))
 
 
-def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None:
+def test_the_stamp_resolution_cancels_in_dynamic_energy(tmp_path: Path) -> None:
     """If a span is stamped too long, its power is too low and its time too long."""
     found = evaluated("coarse_device_timer", 23, tmp_path)[1].quantities
     power, time_s, energy = (
@@ -578,7 +578,7 @@ def test_the_step_of_stamps_cancels_in_energy_above_idle(tmp_path: Path) -> None
     assert [power, energy] == pytest.approx([time_s, 0.0], abs=1e-6)
 
 
-def test_spans_that_start_on_a_tick_are_not_averaged_over(tmp_path: Path) -> None:
+def test_stamp_errors_of_spans_on_ticks_do_not_average(tmp_path: Path) -> None:
     lab = lab_of("starts_on_coarse_tick", 521)
     lab.noise_w *= 100.0  # the noise may cancel what the stamps are off
     assert u_of(measured(lab, tmp_path).quantities[TIME], "timer resolution") > 2e-3 / (6.0 * len(lab.spans_s)) ** 0.5
@@ -600,7 +600,7 @@ def test_noise_of_neighbouring_readings_under_load_is_stated(tau: float, tmp_pat
     assert expected_w / 2.5 < np.hypot(u_of(found, "noise under load"), found.components[0].u) < 2.5 * expected_w
 
 
-def test_dynamic_power_is_reported_for_both_levels_of_idle_where_they_differ(tmp_path: Path) -> None:
+def test_dynamic_power_is_reported_above_each_of_two_idle_levels(tmp_path: Path) -> None:
     _, result = evaluated("gated_deep", 1_000_000, tmp_path)
     (note,) = (note for note in result.notes if note.startswith(ON_FIGURE) and "depends on what idle is" in note)
     told = [float(words.split()[-1]) for words in note.split(" W above")[:2]]
@@ -609,18 +609,18 @@ def test_dynamic_power_is_reported_for_both_levels_of_idle_where_they_differ(tmp
 
 
 @pytest.mark.parametrize("seed", [1000231, 1000368])
-def test_long_spans_with_short_gaps_and_bursts_contradict_nothing(tmp_path: Path, seed: int) -> None:
+def test_long_spans_with_short_gaps_and_bursts_are_not_refused(tmp_path: Path, seed: int) -> None:
     random_draw.measured(random_draw.draw(seed), tmp_path / "run")
     assert not evaluate(open_run(tmp_path / "run")).refusals
 
 
-def test_spans_that_nearly_touch_have_no_edges_to_follow(tmp_path: Path) -> None:
+def test_nearly_touching_spans_are_not_reported_as_late(tmp_path: Path) -> None:
     """Two spans are so close that all readings between them are left out, as too near to an edge."""
     random_draw.measured(random_draw.draw(115), tmp_path / "run")
     assert not said(evaluate(open_run(tmp_path / "run")), "later in the trace")
 
 
-def test_a_trace_too_long_to_look_at_as_a_whole_names_work_without_a_span_too(tmp_path: Path) -> None:
+def test_a_long_trace_read_in_parts_reports_work_outside_spans(tmp_path: Path) -> None:
     lab = lab_of("plain", 7)
     retried(2, lab)
     write(lab, tmp_path / "run")
@@ -628,7 +628,7 @@ def test_a_trace_too_long_to_look_at_as_a_whole_names_work_without_a_span_too(tm
     assert said(evaluate(run, at_once=len(run.traces["core"].value) // 4), ONCE)
 
 
-def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path) -> None:
+def test_work_in_an_idle_window_does_not_raise_idle_power(tmp_path: Path) -> None:
     lab = lab_of("plain", 7)
     busy_in_windows(1, lab)
     result = measured(lab, tmp_path)
@@ -638,7 +638,7 @@ def test_work_in_an_idle_window_is_named_and_does_not_raise_idle(tmp_path: Path)
 
 
 @pytest.mark.parametrize("rate", [-6e-3, -2e-3, 4e-3])
-def test_a_rate_beyond_its_tolerance_fails_and_widens_times_and_energies(rate: float, tmp_path: Path) -> None:
+def test_a_clock_rate_beyond_tolerance_widens_times_and_energies(rate: float, tmp_path: Path) -> None:
     """A timer that stops in sleep is right within spans at its nominal rate; its brackets make spans too long."""
     lab = lab_of("plain", 3)
     lab.device_rate = rate
@@ -649,7 +649,7 @@ def test_a_rate_beyond_its_tolerance_fails_and_widens_times_and_energies(rate: f
     )
 
 
-def test_a_host_whose_clock_stands_still_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_stopped_host_clock_is_refused(tmp_path: Path) -> None:
     lab = plain_lab(3, "host corrected")
     lab.brackets_at = lab.meter_brackets_at = SIX
     lab.host_s = lambda t: t - float(np.clip(t - 0.35 * lab.end_s, 0.0, 0.3 * lab.end_s))
@@ -674,7 +674,7 @@ def time_without_a_trace(lab: Lab, folder: Path) -> Quantity:
     return evaluate(replace(open_run(folder / "run"), traces={})).quantities[TIME]
 
 
-def test_samples_of_different_length_are_not_jitter_where_no_meter_ran(tmp_path: Path) -> None:
+def test_uneven_inference_times_are_not_taken_for_stamp_jitter(tmp_path: Path) -> None:
     lab, length = uneven(1)
     found = time_without_a_trace(lab, tmp_path)
     assert found.half_width() < 1e-3 * found.value
@@ -682,7 +682,7 @@ def test_samples_of_different_length_are_not_jitter_where_no_meter_ran(tmp_path:
 
 
 @pytest.mark.parametrize("seed", [2, 3, 4])
-def test_stamps_that_jitter_against_the_host_are_uncertain_by_it(tmp_path: Path, seed: int) -> None:
+def test_stamp_jitter_against_the_host_widens_execution_time(tmp_path: Path, seed: int) -> None:
     lab, length = uneven(seed)
     at, late_s = lab.spans_s.ravel(), np.random.default_rng(seed + 100).normal(0.0, 2e-3, 120)
     lab.device_shows = lambda t: t + np.where(np.isin(t, at), late_s[np.searchsorted(at, t).clip(0, 119)], 0.0)
@@ -692,7 +692,7 @@ def test_stamps_that_jitter_against_the_host_are_uncertain_by_it(tmp_path: Path,
 
 
 @pytest.mark.parametrize("watts", [0.0, 1e-3, 1.0])
-def test_a_constant_is_read_as_itself_with_no_dynamic_power(watts: float, tmp_path: Path) -> None:
+def test_a_constant_trace_has_no_dynamic_power(watts: float, tmp_path: Path) -> None:
     """A meter that always reads one value is a lab's usual first test."""
     lab = lab_of("plain", 0)
     lab.raw = lambda w: np.full_like(w, watts)

@@ -1,5 +1,5 @@
-"""The meter's noise is found in idle readings and carried through any weighted sum of readings; errors of a counter
-belong to single readings, not to the times between them."""
+"""The meter's noise is found in idle readings and carried through any weighted sum of readings; each error of a
+counter is that of one reading, and not of the time between two readings."""
 
 import math
 from collections.abc import Callable
@@ -58,7 +58,7 @@ def busy_against_idle(n: int) -> Floats:
 
 
 @pytest.mark.parametrize("corner_hz", [3.0, 20.0, 100.0])
-def test_white_noise_is_told_from_slow_noise(corner_hz: float) -> None:
+def test_white_noise_is_found_in_slow_noise(corner_hz: float) -> None:
     for seed in range(6):
         found = estimate(idle(seed, white(1.0), flicker(corner_hz * 2.0 * PERIOD_S)), NO_DIFFERENCES, PERIOD_S)
         assert found.white_w == pytest.approx(1.0, rel=0.3)
@@ -73,7 +73,7 @@ def matern(apart_s: Floats, wander_s: float) -> Floats:
 @pytest.mark.parametrize("weight", [
     mean_of(1000), busy_against_idle(3000), np.roll(busy_against_idle(3000), 40),
 ], ids=["level", "difference", "halved"])  # fmt: skip
-def test_a_smooth_wander_moves_a_sum_as_much_as_its_covariance_says(weight: Floats, lasts: float) -> None:
+def test_the_stated_variance_of_wander_follows_its_covariance(weight: Floats, lasts: float) -> None:
     wander_s = lasts * len(weight) * PERIOD_S
     noise = Noise(0.0, 0.0, 0.0, (), PERIOD_S, 1000.0, wander_w2=0.25, wander_s=wander_s)
     t_s = PERIOD_S * np.arange(len(weight))
@@ -92,13 +92,13 @@ def test_mains_is_found_with_its_frequency_and_amplitude(hz: float, amplitude: f
         assert found.white_w == pytest.approx(1.0, rel=0.1)
 
 
-def test_lines_that_are_not_there_are_hardly_ever_claimed() -> None:
+def test_spectral_lines_are_rarely_found_in_white_noise() -> None:
     claims = [len(estimate(idle(seed, white(1.0)), NO_DIFFERENCES, PERIOD_S).lines) for seed in range(60)]
     assert sum(claims) <= 2
 
 
 @given(st.integers(1, 5000), st.floats(1e-3, 10.0), st.floats(1e-3, 10.0))
-def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, idle_w: float, busy_w: float) -> None:
+def test_the_white_variance_of_a_mean_is_divided_by_n(n: int, idle_w: float, busy_w: float) -> None:
     noise = Noise(idle_w, busy_w, 0.0, (), PERIOD_S, 1000.0)
     t = PERIOD_S * np.arange(n)
     quiet, loud = (variances(noise, mean_of(n), t, np.full(n, busy)) for busy in (False, True))
@@ -107,12 +107,12 @@ def test_a_mean_of_n_white_readings_has_the_nth_part_of_their_variance(n: int, i
 
 
 @pytest.mark.parametrize("weight", [busy_against_idle(300), busy_against_idle(3000), mean_of(1000)], ids=len)
-def test_flicker_moves_levels_and_their_differences_as_much_as_stated(weight: Floats) -> None:
+def test_stated_flicker_noise_matches_the_simulated_spread(weight: Floats) -> None:
     found = stated(Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0), weight)
     assert math.sqrt(found["flicker"] + found["level"]) == pytest.approx(spread_of(weight, flicker(0.01)), rel=0.3)
 
 
-def test_what_is_slower_than_a_run_is_common_to_runs_soon_after_each_other() -> None:
+def test_noise_slower_than_a_run_is_common_to_successive_runs() -> None:
     """The mean of two levels is as uncertain as if only the faster part of the noise were new in the second."""
     found = stated(Noise(0.0, 0.0, 0.01, (), PERIOD_S, 1000.0), mean_of(1000))
     both = 0.5 * np.concatenate([mean_of(1000), np.zeros(3000), mean_of(1000)])
@@ -128,7 +128,7 @@ def test_hum_moves_a_mean_as_much_as_stated(length: int) -> None:
     assert math.sqrt(stated(noise, weight)["lines"]) == pytest.approx(spread_of(weight, hum(1.0, 50.3)), rel=0.3)
 
 
-def test_a_busy_device_may_be_noisier_than_idle_but_steps_inside_spans_are_no_noise() -> None:
+def test_noise_under_load_excludes_steps_inside_spans() -> None:
     readings = np.random.default_rng(1).normal(0.0, 1.0, 3000)
     for busy, low, high in ((3.0 * readings, 2.7, 3.3), (readings, 0.9, 1.1), (readings + STEPS, 0.9, 1.6)):
         assert low < estimate(idle(2, white(1.0)), np.diff(busy), PERIOD_S).busy_w < high
@@ -145,7 +145,7 @@ def test_a_handful_of_readings_still_gives_a_level() -> None:
     assert estimate([], NO_DIFFERENCES, PERIOD_S).white_w == 0.0
 
 
-def test_readings_far_apart_show_as_much_noise_as_neighbours() -> None:
+def test_sparse_readings_show_the_same_white_noise() -> None:
     """Of a long trace, only some readings are read one by one; the rest of a window is missing."""
     x = idle(4, white(1.0))[0]
     x[np.arange(len(x)) % 7 > 1] = np.nan
@@ -182,7 +182,7 @@ def looked(weight: np.ndarray, noise: Noise, length_s: np.ndarray, busy: float =
 
 
 @given(st.lists(st.floats(-1.0, 1.0), min_size=2, max_size=20))
-def test_the_variance_is_that_of_the_differences_of_neighbouring_weights(weights: list[float]) -> None:
+def test_counter_variance_follows_differences_of_neighbouring_weights(weights: list[float]) -> None:
     weight, length = np.array(weights), np.linspace(0.5, 1.5, len(weights))
     size = float(np.sum(np.diff(weight / length, prepend=0.0, append=0.0) ** 2))
     found = looked(weight, Noise(0.0, 0.0, 0.0, (), POLL_S, 10.0, look_j=2.0, rise=3.0, step_j=0.5), length, 1.0)
@@ -191,7 +191,7 @@ def test_the_variance_is_that_of_the_differences_of_neighbouring_weights(weights
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_what_is_found_says_how_a_long_mean_scatters(rho: float) -> None:
+def test_found_jitter_predicts_the_scatter_of_a_mean(rho: float) -> None:
     rng = np.random.default_rng(1)
     noise = shown([ages_of(601, rho, rng) for _ in range(2)])
     found = looked(np.full(200, 1.0 / 200), noise, np.full(200, POLL_S))
@@ -206,7 +206,7 @@ def test_white_noise_is_not_taken_for_jitter() -> None:
     assert found["white"] + found["counter"] == pytest.approx(1.0 / 400, rel=0.4)
 
 
-def test_jitter_grows_with_the_power_but_not_beyond_what_is_seen() -> None:
+def test_jitter_under_load_follows_the_observed_scatter() -> None:
     rng = np.random.default_rng(2)
     idle = [ages_of(401, 0.0, rng) for _ in range(2)]
     grown, same = (shown(idle, busy=k * ages_of(400, 0.0, rng), ratio=3.0) for k in (3.0, 1.0))
@@ -214,7 +214,7 @@ def test_jitter_grows_with_the_power_but_not_beyond_what_is_seen() -> None:
     assert (grown.rise, same.rise) == (pytest.approx(3.0, rel=0.2), pytest.approx(1.0, rel=0.4))
 
 
-def test_too_few_readings_are_noise_and_nothing_at_all_is_nothing() -> None:
+def test_few_readings_are_white_noise_without_counter_jitter() -> None:
     noise = shown([np.array([0.0, 1.0, 0.0, 1.0])])
     assert noise.look_j == shown([np.zeros(30)]).white_w == 0.0 < noise.white_w
 
@@ -225,7 +225,7 @@ def test_the_noise_of_few_readings_scales_with_their_power() -> None:
     assert more == pytest.approx(one, rel=1e-6)
 
 
-def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
+def test_counter_intervals_hold_the_truth_and_stay_narrow() -> None:
     """``benchmarks.counters`` tests hundreds of intervals."""
     kinds = ("rapl-200", "rapl-100", "nvml-20ms", "nvml-100ms")
     found = [one(kind, seed)["figures"]["dynamic_power_w"] for kind in kinds for seed in range(300, 303)]
@@ -237,7 +237,7 @@ def test_the_stated_intervals_hold_the_truth_and_are_not_much_wider() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_readings_in_steps_have_no_scatter_that_work_could_exceed_a_million_times(seed: int) -> None:
+def test_quantised_readings_show_no_huge_rise_of_noise(seed: int) -> None:
     """Most differences of a quiet level in coarse steps are 0, except for rounding."""
     rng = np.random.default_rng(seed)
     idle_j, busy_j = (61e-6 * np.floor(w * 0.1 * np.arange(300) / 61e-6 + rng.uniform(0.0, 1.0)) for w in (0.02, 0.063))

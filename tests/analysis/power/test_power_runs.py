@@ -35,7 +35,7 @@ from tests.support.plants import STILL, OnPlant, Options, Play, on_plant
 from tests.support.serving import S
 
 
-def test_doubled_power_doubles_powers_and_energies_with_their_uncertainty(tmp_path: Path) -> None:
+def test_doubled_power_doubles_power_and_energy_figures(tmp_path: Path) -> None:
     def scaled(times: float) -> Result:
         device = {"idle_w": 1e-3 * times, "inference_w": 3e-3 * times, "marks": False, "inference_s": 0.05}
         meter = {"noise": 0.02, "gain_limit": 1e-3, "hum": 1e-3}
@@ -68,7 +68,7 @@ def remedy_of(result: Result) -> int:
 
 
 @pytest.mark.parametrize(("inference_s", "rate_hz"), [(1e-3, 100.0), (2e-4, 1000.0)])
-def test_a_span_too_short_to_meter_asks_for_enough_repeats(tmp_path: Path, inference_s: float, rate_hz: float) -> None:
+def test_the_remedy_for_short_spans_states_enough_repeats(tmp_path: Path, inference_s: float, rate_hz: float) -> None:
     made: Options = {"device": {"inference_s": inference_s}, "meter": {"rate_hz": rate_hz}}
     short = on_plant(tmp_path / "short", **made)
     times, wide = remedy_of(short.result), short.result.quantities.get(POWER)
@@ -82,7 +82,7 @@ def test_a_span_too_short_to_meter_asks_for_enough_repeats(tmp_path: Path, infer
     assert energy.n == 20 * times
 
 
-def test_a_repeat_that_was_not_enough_is_answered_with_one_that_is(tmp_path: Path) -> None:
+def test_the_remedy_for_too_few_repeats_is_sufficient(tmp_path: Path) -> None:
     short = on_plant(tmp_path / "short", stream={"repeat": 5}, **SHORT).result
     assert POWER in on_plant(tmp_path / "long", stream={"repeat": remedy_of(short)}, **SHORT).result.quantities
 
@@ -130,7 +130,7 @@ def test_time_is_reported_where_power_is_refused(tmp_path: Path) -> None:
 # ---- phases, rails, warm-up --------------------------------------------------------------------
 
 
-def test_phases_measured_apart_have_figures_of_their_own_and_totals(tmp_path: Path) -> None:
+def test_phases_measured_apart_have_separate_figures_and_totals(tmp_path: Path) -> None:
     device = {"preprocess_s": 0.03, "inference_s": 0.05, "preprocess_w": 2e-3, "inference_w": 4e-3}
     found = on_plant(tmp_path / "run", stream={"apart": True, "repeat": 2}, device=device, meter={"noise": 0.005})
     q = found.result.quantities
@@ -148,7 +148,7 @@ def test_phases_measured_apart_have_figures_of_their_own_and_totals(tmp_path: Pa
     assert not found.result.refusals
 
 
-def test_phases_measured_together_are_one_total_and_parts_where_readings_fit(tmp_path: Path) -> None:
+def test_phases_measured_together_have_a_total_and_separate_powers(tmp_path: Path) -> None:
     found = on_plant(tmp_path / "run", device={"preprocess_s": 0.03, "inference_s": 0.05}, meter={"noise": 0.005})
     q, both = found.result.quantities, {phase: found.real(phase) for phase in ("preprocess", "inference")}
     assert held(q[ENERGY], sum(real["energy_per_inference_j"] for real in both.values()))
@@ -165,7 +165,7 @@ def test_rails_of_one_device_add_up_to_the_truth(tmp_path: Path) -> None:
     assert shared == {f"gain:mock:rail{k}" for k in range(3)}
 
 
-def test_a_rail_split_into_equal_parts_is_no_more_certain(tmp_path: Path) -> None:
+def test_a_rail_split_into_parts_keeps_its_uncertainty(tmp_path: Path) -> None:
     """The parts have all their noise in common, which does not average out over rails."""
     run = on_plant(tmp_path / "run", device={"inference_s": 0.05}, meter={"noise": 0.05}).run
     ((name, trace),) = run.traces.items()
@@ -190,7 +190,7 @@ def right_without(found: OnPlant, warmup: int) -> bool:
     return all(q[key].value == pytest.approx(real[key.quantity], rel=1e-4) for key in (POWER, ENERGY, TIME))
 
 
-def test_warm_up_enters_no_result_however_slow_it_is(tmp_path: Path) -> None:
+def test_even_slow_warm_up_enters_no_result(tmp_path: Path) -> None:
     made: Options = {"device": {"inference_s": 0.05, "marks": False}, "meter": STILL}
     samples = blank(20).samples
     slow: list[Step] = [
@@ -201,7 +201,7 @@ def test_warm_up_enters_no_result_however_slow_it_is(tmp_path: Path) -> None:
     assert right_without(on_plant(tmp_path / "slow", lambda work: iter(slow), **made), 1)
 
 
-def test_a_rail_that_the_activity_does_not_touch_places_no_other_rail(tmp_path: Path) -> None:
+def test_a_rail_without_activity_does_not_shift_other_rails(tmp_path: Path) -> None:
     def two_rails(plant: SimPlant, device: MockDevice) -> MockDevice:
         busy = {"core": 3e-3, "io": 1e-3}
         plant.install({"core": 1e-3, "io": 1e-3}, {"inference": busy, MARK_PHASE: busy})
@@ -225,7 +225,7 @@ def test_the_drop_over_a_shunt_is_taken_off(tmp_path: Path) -> None:
         assert held(found.result.quantities[name], found.real()["dynamic_power_w"])
 
 
-def test_rails_behind_one_shunt_err_together_and_one_without_calibration_claims_no_gain(tmp_path: Path) -> None:
+def test_rails_behind_one_shunt_share_their_gain_error(tmp_path: Path) -> None:
     run = on_plant(tmp_path / "run", device={"rails": 2, "inference_s": 0.05}).run
 
     def with_rails(**fields: Any) -> Result:
@@ -277,7 +277,7 @@ def misses(seed: int, folder: Path) -> list[float]:
     return [abs(q.value - real) / q.half_width() for q, real in pairs]
 
 
-def test_the_intervals_of_every_phase_hold_the_truth_and_could_miss_it(tmp_path: Path) -> None:
+def test_intervals_of_every_phase_hold_the_truth_and_stay_narrow(tmp_path: Path) -> None:
     every = np.array([misses(seed, tmp_path) for seed in range(12)])
     assert np.mean(every <= 1.0) >= 0.9
     assert every.max() <= 3.0
@@ -311,7 +311,7 @@ def served(found: OnPlant) -> bool:
 
 
 @pytest.mark.parametrize(("seed", "play"), [(0, by_server()), (1, None), (2, by_offline())])
-def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path, seed: int, play: Play | None) -> None:
+def test_average_power_holds_the_true_mean_over_serving_time(tmp_path: Path, seed: int, play: Play | None) -> None:
     faults = {"noise": 0.02, "gain_limit": 2e-3, "offset_limit": 2e-4, "meter_seed": seed + 7, "rate_hz": 2000.0}
     found = on_plant(
         tmp_path / "run", play, samples=40, meter=faults,
@@ -325,7 +325,7 @@ def test_average_power_holds_the_exact_mean_over_the_time_served(tmp_path: Path,
 
 
 @pytest.mark.parametrize("repeat", [1, 10])
-def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(tmp_path: Path, repeat: int) -> None:
+def test_energy_and_latency_per_sample_do_not_depend_on_repeat(tmp_path: Path, repeat: int) -> None:
     """By hand: 20 ms at 3 mW, and 1.2 ms on the link for each request; executions share the run's joules equally."""
     found = on_plant(
         tmp_path / "run", lambda work: single_stream(work, quick("single-stream"), idle_s=1.0, repeat=repeat),
@@ -341,7 +341,7 @@ def test_energy_and_latency_of_a_sample_do_not_depend_on_how_often_it_is_looped(
     assert any("shows their mean alone" in text for text in result.notes) == (repeat > 1)
 
 
-def test_a_rarely_asked_device_draws_nearly_idle_on_average_and_its_own_power_while_active(tmp_path: Path) -> None:
+def test_average_power_of_a_rarely_asked_device_is_near_idle(tmp_path: Path) -> None:
     found = on_plant(tmp_path / "run", by_server(1.0, 20.0), device={"inference_s": 0.05}, samples=40)
     assert served(found)
     assert found.result.quantities["average_power_w"].value < 1.3e-3
@@ -387,7 +387,7 @@ class Batching:
 
 
 @pytest.mark.parametrize("batch", [1, 4, 10])
-def test_spans_of_a_batch_are_one_window_and_each_inference_costs_its_share(tmp_path: Path, batch: int) -> None:
+def test_a_batch_is_one_window_with_energy_shared_by_inferences(tmp_path: Path, batch: int) -> None:
     found = on_plant(
         tmp_path / "run", by_offline(), device={"marks": False}, meter={"noise": 0.002}, samples=40,
         driver=lambda plant, device: Batching(plant, device, batch),
@@ -423,7 +423,7 @@ def solving(plant: SimPlant, device: MockDevice) -> MockDevice:
     return device
 
 
-def test_power_over_the_runtime_is_that_of_the_solves_without_loading_and_pauses(tmp_path: Path) -> None:
+def test_runtime_power_excludes_loading_and_pauses(tmp_path: Path) -> None:
     found = on_plant(tmp_path / "run", device=SOLVER, driver=solving).result.quantities
     power = found["runtime_power_w"]
     assert held(power, 3e-3, 0.999)
@@ -454,7 +454,7 @@ def check_of(result: Result) -> Finding | None:
     return next((c for c in result.validity.checks if "pre-processing" in c.rule), None)
 
 
-def test_a_front_end_that_listens_is_reported_by_itself_and_not_lost_in_idle(tmp_path: Path) -> None:
+def test_power_of_a_listening_front_end_is_reported_separately(tmp_path: Path) -> None:
     found = declared(tmp_path, LISTENING).quantities
     assert held(found["preprocessing_power_w"], 1e-3, 0.999)
     assert found["preprocessing_power_w"].value == found["rail.rail1.idle_power_w"].value
@@ -465,7 +465,7 @@ def test_a_front_end_that_listens_is_reported_by_itself_and_not_lost_in_idle(tmp
     (PHASE, 0.0, False, "preprocess, not measured by itself"), (LISTENING, 0.0, True, "rail1"),
     (NOWHERE, 0.0, False, "afe, not measured by itself"), (ABSENT, 0.0, True, "it takes samples as they are"),
 ])  # fmt: skip
-def test_pre_processing_must_be_measured_by_itself_or_declared_absent(
+def test_pre_processing_must_be_measured_or_declared_absent(
     tmp_path: Path, told: Preprocessing | None, preprocess_s: float, ok: bool, found: str
 ) -> None:
     result = declared(tmp_path, told, preprocess_s=preprocess_s)
@@ -475,5 +475,5 @@ def test_pre_processing_must_be_measured_by_itself_or_declared_absent(
     assert [str(r.scope) for r in result.refusals if "afe" in r.reason] == ["preprocessing_power_w"] * (told is NOWHERE)
 
 
-def test_rules_of_the_bench_ask_for_no_declaration(tmp_path: Path) -> None:
+def test_quick_rules_require_no_declaration(tmp_path: Path) -> None:
     assert check_of(declared(tmp_path, None, quick("single-stream"))) is None

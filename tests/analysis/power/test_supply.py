@@ -101,7 +101,7 @@ def test_power_is_the_product_of_both_reading_by_reading_and_volts_enter_no_tota
     assert [s.rail for s in result.series.rails] == ["core"]
 
 
-def test_volts_alone_are_refused_as_power_with_what_lacks(tmp_path: Path) -> None:
+def test_volts_without_current_are_refused_as_power(tmp_path: Path) -> None:
     (refusal,) = (r for r in result_of(tmp_path / "run", conversion={"unit": "V"}).refusals if r.scope == "power")
     assert refusal.reason == "only volts were recorded (core, vdd), and volts alone are no power"
     assert "current" in refusal.remedy
@@ -119,20 +119,20 @@ def test_volts_at_another_pace_follow_the_amperes(tmp_path: Path, volts_hz: floa
         assert found[key].value == pytest.approx(real, rel=5e-3)
 
 
-def test_one_reading_of_the_volts_does_not_show_how_far_the_supply_sags(tmp_path: Path) -> None:
+def test_one_voltage_reading_cannot_show_the_sag_of_the_supply(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run", volts_hz=0.2)
     (check,) = (c for c in result.findings if c.rule == "readings of the voltage of vdd at different currents of core")
     assert not check.ok and "several of these readings, which take 5 s each" in check.remedy
 
 
-def test_the_shunt_between_volts_and_device_is_taken_off(tmp_path: Path) -> None:
+def test_power_lost_in_the_shunt_is_subtracted(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run", conversion={"unit": "A", "supply_rail": "vdd", "burden_ohm": 0.2})
     idle_w, busy_w = truth_w(burden_ohm=0.2)
     assert result.quantities[POWER].value == pytest.approx(busy_w - idle_w, rel=3e-4)
 
 
 @pytest.mark.parametrize("burden_ohm", [0.0, 0.5])
-def test_limits_of_both_enter_by_the_derivative_of_power_apart(tmp_path: Path, burden_ohm: float) -> None:
+def test_volt_and_ampere_limits_enter_by_the_slope_of_power(tmp_path: Path, burden_ohm: float) -> None:
     own = {"unit": "A", "supply_rail": "vdd", "burden_ohm": burden_ohm}
     quantities = result_of(tmp_path / "run", conversion=own, volts={"resolution": 0.01}).quantities
     amperes, volts = np.array([IDLE_A, BUSY_A]), OPEN_V - OHM * np.array([IDLE_A, BUSY_A])
@@ -148,7 +148,7 @@ def test_limits_of_both_enter_by_the_derivative_of_power_apart(tmp_path: Path, b
             assert step_w == pytest.approx(abs(part) * 0.01 * ampere / 12**0.5, rel=1e-2)
 
 
-def test_a_stated_voltage_gives_the_limits_that_a_measured_one_gives(tmp_path: Path) -> None:
+def test_stated_and_measured_voltages_give_the_same_limits(tmp_path: Path) -> None:
     own = {"unit": "A", "burden_ohm": 0.5}
     measured, stated = (
         result_of(tmp_path / by, ohm=0.0, conversion=own | {by: of}).quantities
@@ -161,19 +161,19 @@ def test_a_stated_voltage_gives_the_limits_that_a_measured_one_gives(tmp_path: P
         )
 
 
-def test_a_constant_voltage_gives_what_a_stated_one_gives(tmp_path: Path) -> None:
+def test_stated_and_constant_volts_give_the_same_power(tmp_path: Path) -> None:
     measured = result_of(tmp_path / "a", ohm=0.0, noise=0.0).quantities
     stated = result_of(tmp_path / "b", ohm=0.0, noise=0.0, conversion={"unit": "A", "supply_v": OPEN_V}).quantities
     for name in ("idle_power_w", "active_power_w", "trimmed.dynamic_power_w"):
         assert measured[name].value == pytest.approx(stated[name].value, rel=1e-12)
 
 
-def test_volts_without_a_calibration_are_said_to_have_none(tmp_path: Path) -> None:
+def test_volts_without_a_calibration_are_noted(tmp_path: Path) -> None:
     notes = result_of(tmp_path / "run", volts={"accuracy": None}).notes
     assert "Rail vdd: instrument uncertainty not stated (no calibration was declared)" in notes
 
 
-def test_a_constant_voltage_is_said_to_have_its_error_in_no_interval(tmp_path: Path) -> None:
+def test_the_unknown_error_of_a_constant_voltage_is_noted(tmp_path: Path) -> None:
     result = result_of(tmp_path / "run", conversion={"unit": "A", "supply_v": OPEN_V})
     assert said(result, "Rail core: power is its current times a constant 5 V, whose error is in no interval")
 
@@ -188,7 +188,7 @@ def test_a_rail_without_volts_is_refused_as_a_supply(tmp_path: Path, rail: str, 
     {"unit": "W", "supply_rail": "vdd"}, {"unit": "A", "supply_rail": "vdd", "supply_v": 5.0},
     {"unit": "A", "supply_rail": 3}, {"unit": "mV"},
 ])  # fmt: skip
-def test_a_conversion_that_cannot_be_meant_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
+def test_an_invalid_conversion_is_refused(tmp_path: Path, conversion: dict[str, Any]) -> None:
     raised(StoreError, open_run, recorded(tmp_path / "run", conversion=conversion))
 
 
@@ -206,7 +206,7 @@ def volts_of(value: Floats, start: Floats, end: Floats, ok: Any = True) -> Volts
 
 
 @pytest.mark.parametrize(("count", "unit_a"), [(2, 1.0), (3, 1e-9), (4, 1.0), (6, 1e-9)])
-def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts(count: int, unit_a: float) -> None:
+def test_the_resistance_interval_of_a_supply_holds_the_truth(count: int, unit_a: float) -> None:
     held, at, start = [], np.arange(100.0 * count), 100.0 * np.arange(count)
     for seed in range(100):
         rng = np.random.default_rng(seed)
@@ -221,13 +221,13 @@ def test_the_resistance_of_a_supply_is_as_uncertain_as_few_readings_of_the_volts
 
 
 @given(st.floats(-2.0, 2.0), st.floats(0.01, 3.0), st.floats(0.0, 6.0))
-def test_points_on_a_line_give_its_mean_over_any_window(slope: float, length: float, begin: float) -> None:
+def test_a_linear_ramp_has_its_exact_mean_in_any_window(slope: float, length: float, begin: float) -> None:
     at = np.linspace(0.0, 10.0, 41)
     found, known, _ = mean_volts(volts_of(3.0 + slope * at, at, at), np.array([begin]), np.array([begin + length]))
     assert found[0] == pytest.approx(3.0 + slope * (begin + 0.5 * length), abs=1e-9) and known[0]
 
 
-def test_amperes_far_from_any_volts_have_no_power_and_a_lost_reading_is_bridged() -> None:
+def test_amperes_far_from_any_volts_have_no_power() -> None:
     start = np.arange(20.0)
     lost = volts_of(np.where(start == 5.0, np.nan, 2.0), start, start + 1.0, start != 5.0)
     found, known, _ = mean_volts(lost, np.arange(-10.0, 40.0), np.arange(-9.0, 41.0))
@@ -244,7 +244,7 @@ def parts_of(q: Quantity, what: str) -> Mapping[str, float]:
     return {c.source: c.u for c in q.components if what in c.source}
 
 
-def test_two_levels_share_no_error_where_linearity_is_not_stated(tmp_path: Path) -> None:
+def test_levels_share_no_error_without_a_stated_linearity(tmp_path: Path) -> None:
     lab = plain_lab(1, "plain")
     lab.declared = {"accuracy": {"of_reading": 1e-3, "offset": 1e-5}}
     found = measured(lab, tmp_path).quantities
@@ -257,7 +257,7 @@ def test_two_levels_share_no_error_where_linearity_is_not_stated(tmp_path: Path)
     assert parts_of(found[IDLE], "calibration") == pytest.approx({"idle level calibration": idle})
 
 
-def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path: Path) -> None:
+def test_a_stated_linearity_lets_levels_share_gain_and_offset(tmp_path: Path) -> None:
     lab = plain_lab(1, "plain")
     lab.declared = {"accuracy": {"of_reading": 1e-3, "offset": 1e-5, "linearity": 1e-6}}
     found = measured(lab, tmp_path).quantities
@@ -272,7 +272,7 @@ def test_with_linearity_stated_two_levels_share_one_gain_and_one_offset(tmp_path
 
 @settings(max_examples=50)
 @given(st.floats(0.0, 0.15), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
-def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, level: float, seed: int) -> None:
+def test_flips_of_a_level_near_a_threshold_are_not_dither(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 4000))
 
     assert undithered(values, 1.0) == 1.0
@@ -280,7 +280,7 @@ def test_a_level_beside_a_threshold_flips_and_that_is_no_dither(sigma: float, le
 
 @settings(max_examples=50)
 @given(st.floats(0.3, 5.0), st.floats(-0.5, 0.5), st.integers(0, 2**32 - 1))
-def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, level: float, seed: int) -> None:
+def test_the_residual_step_bounds_the_error_of_a_dithered_mean(sigma: float, level: float, seed: int) -> None:
     values = np.round(level + np.random.default_rng(seed).normal(0.0, sigma, 20_000))
     left = undithered(values, 1.0)
 
@@ -289,20 +289,20 @@ def test_what_dither_leaves_of_a_step_covers_the_error_of_a_mean(sigma: float, l
 
 
 @given(st.floats(1e-6, 1e3), st.integers(2, 3), st.integers(0, 2**32 - 1))
-def test_a_step_is_found_where_no_two_levels_are_one_step_apart(step: float, few: int, seed: int) -> None:
+def test_a_step_is_found_without_two_adjacent_levels(step: float, few: int, seed: int) -> None:
     levels = np.array([0, 2 * few, 5 * few, 9 * few + 1, 20 * few])
     values = np.random.default_rng(seed).choice(levels, 2000) * step
 
     assert step_of(values) <= step * few * 1.001
 
 
-def test_readings_of_too_few_values_to_show_their_step_are_named(tmp_path: Path) -> None:
+def test_readings_with_too_few_distinct_values_are_reported(tmp_path: Path) -> None:
     few, many = (result_of(tmp_path / f"{noise}", noise=noise) for noise in (0.0, 1e-3))
     assert said(few, "Rail core: all readings have one of 2 values: declare its resolution")
     assert not said(many, "all readings have one of")
 
 
-def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
+def test_a_too_fine_declared_step_is_corrected(tmp_path: Path) -> None:
     lab = lab_of("coarse_steps", 1_000_001)
     step = lab.declared["resolution"]
     lab.declared["resolution"] = step / 1000.0
@@ -312,7 +312,7 @@ def test_a_step_that_is_declared_too_fine_is_found(tmp_path: Path) -> None:
 
 
 @given(st.floats(1e-6, 1e3), st.integers(20, 40), st.integers(0, 2**32 - 1))
-def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, seed: int) -> None:
+def test_spans_have_the_step_of_their_own_meter_range(step: float, level: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     low = rng.uniform(0.0, (level - 4.5) * step, 300)
     ends = rng.permutation(np.arange(level - 4, level)) * step
@@ -325,6 +325,6 @@ def test_the_step_of_spans_is_that_of_their_own_range(step: float, level: int, s
     assert np.array_equal(recurring, raw[within])
 
 
-def test_one_recurring_value_among_unlike_ones_shows_a_finite_step() -> None:
+def test_one_recurring_value_yields_a_finite_step() -> None:
     unlike = np.sqrt(np.arange(2.0, 50.0))
     assert step_in(np.append(unlike, np.ones(8)), unlike)[0] < 1.0

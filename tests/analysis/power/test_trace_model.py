@@ -1,4 +1,4 @@
-"""Idle under the spans is predicted from all blocks of a trace: what changes it, what must not, and its error."""
+"""Idle power under the spans is predicted from all blocks of a trace, with a stated error."""
 
 import tracemalloc
 
@@ -32,7 +32,7 @@ def idle_of(seed: int, gap_w: float, slow: Floats) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("follow", [0.0, 1.0])
-def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> None:
+def test_predicted_idle_stays_near_two_agreeing_windows(follow: float) -> None:
     """Clocks stay on between spans, and spans change with the gaps: predicted idle was once 47 % off."""
     wander = np.cumsum(np.random.default_rng(1).normal(0.0, 0.05, len(STATES)))
     value_w, u_w = idle_of(1, 0.6, (wander - wander[8]) * ((STATES == GAP) + (STATES == SPAN) * follow))
@@ -51,13 +51,13 @@ def test_idle_stays_in_the_range_of_two_windows_that_agree(follow: float) -> Non
     ],
     ids=["before spans", "while work yields", "that spans share", "into a window", "as a line", "by heat of power"],
 )
-def test_a_change_is_of_idle_only_where_spans_share_it(slow: Floats, gap_w: float, idle_w: float) -> None:
+def test_idle_follows_a_change_only_if_spans_show_it(slow: Floats, gap_w: float, idle_w: float) -> None:
     value_w, u_w = idle_of(4, gap_w, slow)
     assert value_w == pytest.approx(idle_w, abs=5e-3)
     assert u_w < 1e-2
 
 
-def test_work_in_one_gap_does_not_raise_idle_under_the_span_after_it() -> None:
+def test_work_in_one_gap_does_not_raise_predicted_idle() -> None:
     """A board works on for 2 ms after one of its answers. Blocks of several spans and gaps overlap in time."""
     rows = [(IDLE, 0.11 + 0.222 * k, 0.332 + 0.222 * k, 20.0, 222) for k in range(9)]
     rows += [(IDLE, 3.435 + 0.222 * k, 3.657 + 0.222 * k, 20.0, 222) for k in range(9)]
@@ -79,7 +79,7 @@ def test_work_in_one_gap_does_not_raise_idle_under_the_span_after_it() -> None:
     [*[IDLE] * 9, *[SPAN] * 3, *[GAP] * 2],
 ])  # fmt: skip
 @pytest.mark.parametrize("watts", [0.0, 1.0, 1e-9])
-def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: list[int], watts: float) -> None:
+def test_few_noiseless_blocks_give_a_level(states: list[int], watts: float) -> None:
     n, start = len(states), np.arange(float(len(states)))
     blocks = Blocks(np.array(states), start, start + 1.0, np.full(n, watts), np.ones(n), np.arange(n), np.ones(n))
     model = fit(blocks, np.zeros((n, n)))
@@ -89,7 +89,7 @@ def test_few_blocks_and_constant_readings_without_noise_give_a_level(states: lis
     assert np.all(np.isfinite(model.idle_at(start)))
 
 
-def test_long_stretches_make_several_blocks_and_many_share_some() -> None:
+def test_stretches_are_split_or_merged_into_few_blocks() -> None:
     n, start = 6000, np.arange(6000.0)
     where, gap, held = np.full(n, -1), np.full(n, -1), np.full(n, -1)
     where[:1000], where[-1000:] = 0, 1
@@ -113,7 +113,7 @@ def test_errors_between_adjacent_blocks_cancel_in_their_sum(n: int, seed: int) -
 
 
 @pytest.mark.parametrize("each", [1.0, 1e3])
-def test_a_million_spans_and_a_billion_readings_are_fitted_in_little_memory(each: float) -> None:
+def test_a_million_spans_are_fitted_in_little_memory(each: float) -> None:
     """A reading may represent a mean of many; the memory of the trace itself is not counted."""
     n, start = 1_000_000, np.arange(2e6)
     span, idle = np.arange(2 * n) % 2 == 1, np.arange(2 * n) < 1000

@@ -32,7 +32,7 @@ def off_by(table: list[Row], factor: float) -> list[Row]:
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_intervals_hold_the_truth_as_often_as_they_say_and_are_not_wide_for_safety(table: list[Row], name: str) -> None:
+def test_intervals_hold_the_truth_and_are_not_too_wide(table: list[Row], name: str) -> None:
     found = bench.summary(table, name)
     assert found["n"] >= 0.8 * PLANTS
     assert found["coverage"] >= LIMIT
@@ -41,7 +41,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say_and_are_not_wide_for_safe
     assert worst[0] <= 3.0, f"plant {worst[1]}"
 
 
-def test_what_is_refused_says_why(table: list[Row]) -> None:
+def test_a_refusal_has_a_reason(table: list[Row]) -> None:
     refused = [r for r in table if FIGURES[0] not in r["figures"]]
     assert len(refused) <= 0.2 * PLANTS
     assert all(r["refused"] for r in refused)
@@ -92,17 +92,17 @@ HARD = [row(k, 0.0, 1.0, **NONE, marks=False) for k in range(150)]
     ([*gaussian(), row(0, 0.0, 1.0, **NONE, window_s=5e-3)], set()),
 ], ids=["exact", "five far off", "narrow", "wide", "wide, not noisy", "inexact", "refused", "hard",
         "refused with marks", "short"])  # fmt: skip
-def test_each_table_misses_only_the_goals_it_breaks(table: list[Row], goals: set[str]) -> None:
+def test_each_bad_table_misses_the_expected_goals(table: list[Row], goals: set[str]) -> None:
     assert missed(table) == goals
 
 
-def test_recordings_of_the_second_draw_count_as_much() -> None:
+def test_both_draws_of_recordings_enter_the_goals() -> None:
     found = bench.verdict(gaussian(), [row(k, 1.0, 1e-3) for k in range(400)])["goals"]
     assert not found["coverage"]
     assert not found["silent"]
 
 
-def test_one_figure_that_fails_is_enough() -> None:
+def test_one_bad_figure_misses_the_goal() -> None:
     table = gaussian()
     for r in table:
         r["figures"] = r["figures"] | {FIGURES[2]: r["figures"][FIGURES[2]] | {"error": 5e-3}}

@@ -1,5 +1,5 @@
-"""Shares of counts have the interval of Clopper and Pearson; a number without an interval says so. A
-network is not measured on its training data."""
+"""Shares of counts have the interval of Clopper and Pearson; a number without an interval states the lack. A network
+measured on its training data is reported."""
 
 import json
 from collections import defaultdict
@@ -27,7 +27,7 @@ from tests.support.start_lines import start
 
 
 @given(st.integers(1, 400), st.data())
-def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(n: int, data: st.DataObject) -> None:
+def test_clopper_pearson_limits_leave_one_fortieth_in_each_tail(n: int, data: st.DataObject) -> None:
     count = data.draw(st.integers(0, n))
     low, high = clopper_pearson(count, n)
     assert (low == 0.0) if count == 0 else (binom.sf(count - 1, n, low) == pytest.approx(0.025, rel=1e-6))
@@ -35,7 +35,7 @@ def test_the_limits_are_the_shares_that_make_the_count_an_event_of_one_in_forty(
 
 
 @pytest.mark.parametrize(("count", "n"), [(0.999, 1), (9.999, 10), (0.001, 1), (1e-16, 5)])
-def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -> None:
+def test_limits_are_continuous_near_zero_and_full_counts(count: float, n: int) -> None:
     """Such a mean results if one of many answers to the same sample differs from the others."""
     found, near = clopper_pearson(count, n), clopper_pearson(round(count), n)
 
@@ -43,7 +43,7 @@ def test_a_mean_of_counts_may_be_close_to_none_or_to_all(count: float, n: int) -
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
-def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
+def test_balanced_accuracy_intervals_hold(share: float) -> None:
     rng = np.random.default_rng(1)
     held = 0
     for _ in range(400):
@@ -54,7 +54,7 @@ def test_the_mean_of_shares_by_class_is_held(share: float) -> None:
 
 
 @given(st.integers(0, 50), st.integers(1, 50))
-def test_the_json_of_a_share_is_read_as_the_same_share(count: int, n: int) -> None:
+def test_a_share_survives_the_round_trip_through_json(count: int, n: int) -> None:
     q = proportion(min(count, n), n, "a")
     again = from_json(json.loads(json.dumps(q.to_json())))
     assert (again.to_json(), again.interval()) == (q.to_json(), q.interval())
@@ -71,7 +71,7 @@ def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> 
     return recording(folder / "run", asked, known=known, **more)
 
 
-def test_asking_again_makes_accuracy_no_more_certain(tmp_path: Path) -> None:
+def test_repeated_samples_do_not_narrow_accuracy(tmp_path: Path) -> None:
     outputs = ["x", "y", "x", "x", "x", "y"]
     runs = [answered(tmp_path / str(r), outputs, r) for r in (1, 50)]
     once, often = (accuracy_figures(run, answers_of(run))["accuracy"] for run in runs)
@@ -99,7 +99,7 @@ def copied(path: Path, copies: Sequence[int], right: Sequence[bool], silent: int
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_copies_of_a_sample_and_parts_of_a_clip_make_accuracy_no_more_certain(tmp_path: Path, cut: bool) -> None:
+def test_copied_or_cut_samples_do_not_narrow_accuracy(tmp_path: Path, cut: bool) -> None:
     right = [True, False, True, True]
     runs = [copied(tmp_path / str(n), [n] * 4, right, cut=cut) for n in (1, 10)]
     assert all(independent([1.0] * n, ["same"] * n) == (1.0, 1.0) for n in range(1, 100))
@@ -109,7 +109,7 @@ def test_copies_of_a_sample_and_parts_of_a_clip_make_accuracy_no_more_certain(tm
     assert "40 samples of 4 distinct clips or data" in accuracy_figures(runs[1], answers_of(runs[1]))["accuracy"].method
 
 
-def test_a_sample_of_which_most_are_copies_shows_little_more_than_one_sample(tmp_path: Path) -> None:
+def test_many_copies_of_one_sample_count_little_in_the_interval(tmp_path: Path) -> None:
     """The share counts all of 90 copies and 10 others; its interval is that of 100 / (0.9 * 90 + 0.1) samples."""
     run = copied(tmp_path, [90] + [1] * 10, [False] + [True] * 10)
     found = accuracy_figures(run, answers_of(run))["accuracy"]
@@ -125,7 +125,7 @@ def in_sessions(path: Path, asked: Sequence[Sequence[bool]]) -> Run:
     return recording(path, issues, known=known, details={"incremental": len(asked)})
 
 
-def test_a_mean_over_sessions_that_ask_the_same_clips_is_as_certain_as_one_session(tmp_path: Path) -> None:
+def test_sessions_with_the_same_clips_do_not_narrow_the_mean(tmp_path: Path) -> None:
     right = [True, False, True, True]
     runs = [in_sessions(tmp_path / str(n), [right] * n) for n in (1, 11)]
     once, often = (session_figures(run, answers_of(run))["session_accuracy_mean"] for run in runs)
@@ -133,7 +133,7 @@ def test_a_mean_over_sessions_that_ask_the_same_clips_is_as_certain_as_one_sessi
     assert often.interval() == pytest.approx(once.interval())
 
 
-def test_a_clip_counts_in_a_mean_over_sessions_with_its_share_of_each(tmp_path: Path) -> None:
+def test_a_clip_is_weighted_by_its_share_of_each_session(tmp_path: Path) -> None:
     """Each of two clips is 1/2 of one session and 1/4 of the other: 3/8 of the mean. Two others are 1/8 each."""
     run = in_sessions(tmp_path, [[True, False], [True, False, True, True]])
     found = session_figures(run, answers_of(run))["session_accuracy_mean"]
@@ -146,7 +146,7 @@ def test_sessions_without_an_answer_have_no_figure(tmp_path: Path) -> None:
     assert not session_figures(run, answers_of(run))
 
 
-def test_a_mean_over_sessions_of_old_and_new_clips_is_held() -> None:
+def test_a_mean_over_old_and_new_clips_holds_the_truth() -> None:
     """A network that learns nothing gives each clip one answer: 100 old clips, and ten new in each of ten sessions."""
     sessions = [range(100 + 10 * s) for s in range(11)]
     data = [str(clip) for session in sessions for clip in session]
@@ -186,14 +186,14 @@ def test_answers_outside_the_labels_fail_a_check(
     assert all(not c.ok and c.rule == "answers that are no label of the workload" for c in checks)
 
 
-def test_that_a_device_never_answered_is_reported(tmp_path: Path) -> None:
+def test_a_device_that_never_answers_is_reported(tmp_path: Path) -> None:
     run = answered(tmp_path, [None, {"label": None}])
     checks = list(answer_checks(run, answers_of(run)))
     told = ("samples that the device answered", "0 of 2: each answer is null", False)
     assert [(c.rule, c.found, c.ok) for c in checks] == [told]
 
 
-def test_some_answers_that_are_lost_are_reported(tmp_path: Path) -> None:
+def test_lost_answers_are_reported(tmp_path: Path) -> None:
     run = answered(tmp_path, ["x", None, "x"])
     (told,) = answer_checks(run, answers_of(run))
     assert told.effect == "note" and told.found.startswith("1 of 3 answers are null")
@@ -216,7 +216,7 @@ BOTH = PRE + INF
     ([PRE, PRE, INF, INF], [None, None, "x", "y"], 1.0, {}),
     ([PRE, BOTH, INF, BOTH], ["x", "y", "x", "x"], 0.75, {}),
 ])  # fmt: skip
-def test_every_answer_counts_whichever_phases_ran_and_each_declared_phase_must_run(
+def test_accuracy_counts_answers_regardless_of_the_phases_run(
     spans: Sequence[tuple[str, ...]], outputs: Sequence[Any], accuracy: float, said: dict[str, str], tmp_path: Path
 ) -> None:
     """If every sample runs each phase in an issue of its own, only the issues of the last phase count."""
@@ -265,7 +265,7 @@ def test_the_interval_of_reversed_pairs_has_the_opposite_sign(n: int, data: st.D
     assert paired_difference(won, lost, n) == pytest.approx((-high, -low))
 
 
-def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() -> None:
+def test_mostly_agreeing_pairs_give_a_narrower_difference() -> None:
     """By Newcombe's method 10 (Statistics in Medicine 17 (1998) 2635), 20, 12, 2, 16 give 0.0562 to 0.3292."""
     low, high = paired_difference(2, 12, 50)
     assert (low, high) == (pytest.approx(0.0562, abs=0.02), pytest.approx(0.3292, abs=0.025))
@@ -273,7 +273,7 @@ def test_pairs_that_mostly_agree_are_told_apart_more_closely_than_two_samples() 
 
 
 @pytest.mark.parametrize("n", [10, 20, 40])
-def test_pairs_of_any_law_are_held(n: int) -> None:
+def test_paired_intervals_hold(n: int) -> None:
     """Over all outcomes, the interval contains the true difference as often as it claims."""
     lost, won = np.divmod(np.arange((n + 1) ** 2), n + 1)
     lost, won = lost[lost + won <= n], won[lost + won <= n]
@@ -302,6 +302,6 @@ FOLDER = {"source": "folder", "listing_sha256": "a"}
     ("by hand", {"source": "synthetic", "split": "train"}, []),
     (None, {"source": "synthetic", "split": "train"}, []),
 ])  # fmt: skip
-def test_what_was_learnt_is_no_test(trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path) -> None:
+def test_training_data_is_reported(trained_on: Any, own: dict[str, Any], apart: list[bool], tmp_path: Path) -> None:
     checks = list(seen_checks(recording(tmp_path / "run", (), details=own, training=trained_on)))
     assert [c.ok for c in checks] == apart

@@ -94,7 +94,7 @@ def test_the_interval_is_t_times_u_plus_the_bias_bound(q: Quantity, confidence: 
 
 
 @given(QUANTITIES)
-def test_what_is_written_as_json_is_read_back_the_same(q: Quantity) -> None:
+def test_a_quantity_survives_the_round_trip_to_json(q: Quantity) -> None:
     text = json.dumps(q.to_json(), allow_nan=False)
     assert from_json(json.loads(text)) == q
     assert from_json(json.loads(text)).to_json() == q.to_json()
@@ -111,13 +111,13 @@ def test_an_exact_factor_scales_value_uncertainty_and_bias(q: Quantity, factor: 
 
 
 @given(SIZES, SIGNED)
-def test_a_scaled_quantity_remembers_in_which_direction_its_origin_moves_it(u: float, factor: float) -> None:
+def test_a_scaled_quantity_stays_correlated_with_its_origin(u: float, factor: float) -> None:
     q = Quantity(1.0, "W", (Component("gain", u, shared="gain:meter"),))
     assert linear([(factor, q), (-1.0, q.scaled(factor, "W"))], "W", "nothing").u == pytest.approx(0.0, abs=1e-12)
 
 
 @given(st.lists(QUANTITIES, min_size=1, max_size=4))
-def test_bias_bounds_add_whatever_the_signs_and_the_count_is_the_largest(quantities: list[Quantity]) -> None:
+def test_bias_bounds_add_regardless_of_sign(quantities: list[Quantity]) -> None:
     signs = [(-1.0) ** k for k in range(len(quantities))]
     q = linear(zip(signs, quantities, strict=True), "W", "alternating")
     assert q.bias == pytest.approx(sum(p.bias for p in quantities))
@@ -132,19 +132,19 @@ TWELVE, EIGHT = 1e-12, 1e-8
 
 @MANY
 @given(st.sampled_from([0.6, 0.9, 0.95, 0.975, 0.995, 0.9995]), st.floats(0.0, 9.0).map(lambda e: 10.0**e))
-def test_students_quantile(p: float, dof: float) -> None:
+def test_t_quantiles_agree(p: float, dof: float) -> None:
     assert stdtr(dof, -student_quantile(p, dof)) == pytest.approx(1.0 - p, rel=20.0 * EIGHT)
 
 
 @MANY
 @given(st.floats(-0.3, 6.0), st.floats(-0.3, 6.0), st.sampled_from([1e-12, 0.1, 0.5, 0.9, 1.0 - 1e-12]))
-def test_quantiles_of_both_tails(a: float, b: float, p: float) -> None:
+def test_beta_quantiles_agree(a: float, b: float, p: float) -> None:
     a, b = 10.0**a, 10.0**b
 
     assert beta_quantile(p, a, b) == pytest.approx(float(betaincinv(a, b, p)), rel=1e-5)
 
 
-def test_a_quantile_at_the_mean_belongs_to_one_tail() -> None:
+def test_a_beta_quantile_at_the_mean_is_accurate() -> None:
     """At the mean, rounding decides which tail a probability is in; each tail once left it to the other."""
     a, b = 0.6500210001757581, 0.6025839943680157
     p = _beta(a / (a + b), a, b)[0]
@@ -154,14 +154,14 @@ def test_a_quantile_at_the_mean_belongs_to_one_tail() -> None:
 
 @MANY
 @given(st.integers(0, 20_000), st.floats(1e-6, 1.0 - 1e-6))
-def test_chances_of_a_count(n: int, p: float) -> None:
+def test_binomials_agree(n: int, p: float) -> None:
     count, chance = binomial_chances(n, p)
 
     np.testing.assert_allclose(chance, bdtr(count, n, p), rtol=1e-9, atol=TWELVE)
 
 
 @pytest.mark.parametrize(("p", "only"), [(0.0, 0), (1.0, 7)])
-def test_what_never_or_always_happens_has_one_count(p: float, only: int) -> None:
+def test_a_chance_of_zero_or_one_has_one_count(p: float, only: int) -> None:
     count, chance = binomial_chances(7, p)
 
     assert count[np.searchsorted(chance, 0.5)] == only

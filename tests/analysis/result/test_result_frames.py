@@ -33,7 +33,7 @@ def test_every_figure_is_a_row_with_its_interval(session: rig.Evaluated) -> None
             assert np.isnan([row.low, row.high]).all()
 
 
-def test_watts_inside_the_spans_of_one_timeline_are_the_active_power(session: rig.Evaluated) -> None:
+def test_mean_watts_inside_spans_equal_active_power(session: rig.Evaluated) -> None:
     """If spans and readings were on separate clocks, the mean inside spans would be off by whole spans."""
     power = next(part.result for part in session.parts if part.purpose == "power")
     frames = power.frames()
@@ -53,7 +53,7 @@ def test_watts_inside_the_spans_of_one_timeline_are_the_active_power(session: ri
     assert len(frames["requests"]) == power.series.latency_s.size > 0
 
 
-def test_a_notebook_shows_the_figures_and_what_was_refused_and_runs_nothing_of_a_name(session: rig.Evaluated) -> None:
+def test_a_notebook_shows_figures_and_refusals_as_escaped_html(session: rig.Evaluated) -> None:
     why = refusal(FigureKey("active_power_w"), "<b>no</b> trace", "Measure again")
     shown = replace(session.result, run_id="<script>x</script>", findings=(why,))._repr_html_()
 
@@ -63,7 +63,7 @@ def test_a_notebook_shows_the_figures_and_what_was_refused_and_runs_nothing_of_a
     assert "literal." not in shown
 
 
-def test_a_lone_run_is_evaluated_as_a_session_is(session: rig.Evaluated) -> None:
+def test_a_run_is_evaluated_outside_its_session(session: rig.Evaluated) -> None:
     folder: Path = session.parts[-1].run.path
 
     assert rig.evaluated(str(folder)).result.quantities == session.parts[-1].result.quantities

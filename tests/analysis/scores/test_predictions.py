@@ -1,5 +1,5 @@
-"""Predictions are judged by NeuroBench's sMAPE, from 0 to 200 for any forecast, and by its R2;
-boxes by COCO's mean average precision, and a device that answers with spikes by its response and its operations."""
+"""Forecasts are judged by NeuroBench's sMAPE (0 to 200), regressions by R2, boxes by COCO's mean average precision,
+and answers of spikes by response latency and operations."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ SERIES = np.array([9.0, 9.0, 1.0, 2.0, 4.0])
 
 @LAW
 @given(st.lists(st.tuples(st.floats(-1e300, 1e300), FLOATS), min_size=1))
-def test_the_error_is_bounded(points: list[tuple[float, float]]) -> None:
+def test_smape_is_bounded(points: list[tuple[float, float]]) -> None:
     wanted, forecast = (np.array(column) for column in zip(*points, strict=True))
     assert 0.0 <= smape(wanted, forecast) <= 200.0
 
@@ -43,7 +43,7 @@ def test_the_error_is_bounded(points: list[tuple[float, float]]) -> None:
     ([1.0, 2.0], [1.0, 2.0], 0.0), ([1.0, 1.0], [3.0, 1.0], 200 * 0.5 / 2), ([1.0], [-1.0], 200.0),
     ([1.0], [np.nan], 200.0), ([1.0, 1.0], [np.inf, 1.0], 100.0), ([0.0, 1.0], [0.0, 1.0], 0.0),
 ])  # fmt: skip
-def test_the_error_by_hand(wanted: list[float], forecast: list[float], error: float) -> None:
+def test_smape_is_exact(wanted: list[float], forecast: list[float], error: float) -> None:
     assert smape(np.array(wanted), np.array(forecast)) == pytest.approx(error)
 
 
@@ -69,7 +69,7 @@ def test_a_forecast_that_cannot_be_judged_is_reported(points: list[float], kept:
 
 
 @pytest.mark.parametrize("silence", [None, "nothing", [None] * 3])
-def test_a_forecast_of_nothing_has_the_largest_error(silence: Any, tmp_path: Path) -> None:
+def test_a_silent_forecast_has_the_largest_error(silence: Any, tmp_path: Path) -> None:
     result = forecast(tmp_path, [("a", [1.0, 2.0, 4.0]), ("b", silence)])
     assert (result.quantities["smape_mean"].value, result.quantities["smape_mean"].n) == (pytest.approx(100.0), 2)
     assert not [note for note in result.notes if note.startswith("forecasts of the whole series")]
@@ -96,13 +96,13 @@ def test_the_explained_variance_is_the_mean_over_both_columns() -> None:
 
 @LAW
 @given(st.integers(0, 2**32 - 1))
-def test_the_mean_as_prediction_explains_nothing_and_the_truth_everything(seed: int) -> None:
+def test_r2_is_zero_for_the_mean_and_one_for_truth(seed: int) -> None:
     wanted = np.random.default_rng(seed).normal(size=(20, 2))
     assert r2(wanted, wanted) == 1.0
     assert r2(wanted, np.tile(wanted.mean(axis=0), (20, 1))) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_r2_is_stated_for_each_session_and_as_their_mean(tmp_path: Path) -> None:
+def test_r2_is_stated_per_session_and_as_a_mean(tmp_path: Path) -> None:
     right, middle = TRUTH[1:].tolist(), [[1.0, 3.0]] * 3
     found = regression(tmp_path, [("a", right), ("b", middle), ("c", middle), ("c", right)]).quantities
     assert [found[f"sample.{name}.r2"].value for name in "abc"] == pytest.approx([1.0, 0.0, 0.5])
@@ -122,7 +122,7 @@ def test_predictions_that_cannot_be_judged_are_reported(rows: Any, truth: Any, t
     assert [note for note in result.notes if note.startswith("predictions of every step")]
 
 
-def test_a_run_on_synthetic_samples_says_so(tmp_path: Path) -> None:
+def test_synthetic_samples_are_noted(tmp_path: Path) -> None:
     run = recorded(tmp_path, [("a", [])], SERIES, {"synthetic": "drawn by hand"}, "forecast")
     assert "The samples are synthetic, not recorded: drawn by hand" in evaluate(open_run(run)).notes
 
@@ -144,7 +144,7 @@ def judged(path: Path, answers: Sequence[tuple[str, Any]], boxes: dict[str, Any]
 
 
 @needs_coco
-def test_the_precision_by_hand() -> None:
+def test_coco_map_is_exact() -> None:
     assert coco_map([[CAR]], [[answer(100)]], 3) == pytest.approx(1.0)
     # moved by 25 of 100 pixels: 75 of 125 are shared, IoU 0.6, right at the thresholds 0.50, 0.55 and 0.60
     assert coco_map([[CAR]], [[answer(125)]], 3) == pytest.approx(0.3)
@@ -166,13 +166,13 @@ def test_frames_without_an_entry_and_small_boxes_are_not_judged(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("odd", [None, [[1, 2]], [answer(100, kind=3)], [answer(float("nan"))], [["2", 1, 1, 1, 1, 1]]])
-def test_an_answer_that_is_no_boxes_fails_a_check(tmp_path: Path, odd: Any) -> None:
+def test_malformed_boxes_fail_a_check(tmp_path: Path, odd: Any) -> None:
     found = judged(tmp_path, [("a", odd)], {"a": [CAR]})
     assert "map" not in {str(key) for key in found.quantities}
     assert any("boxes of a class" in note for note in found.notes)
 
 
-def test_without_the_package_the_precision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_is_refused_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "faster_coco_eval", None)
     found = judged(tmp_path, [("a", [answer(100)])], {"a": [CAR]})
     assert [str(r.scope) for r in found.refusals if "coco" in r.reason] == ["map"]
@@ -203,7 +203,7 @@ FOUR = [spikes_of(11.0, 1000), spikes_of(21.0, 2000), spikes_of(31.0, 3000), spi
 """One of four samples stays silent; its operations are included, and it has no latency."""
 
 
-def test_rounds_of_the_same_samples_show_no_more_of_other_samples(tmp_path: Path) -> None:
+def test_repeated_rounds_do_not_narrow_intervals(tmp_path: Path) -> None:
     once, often = (evaluate(spiking(tmp_path / f"{k}", FOUR, k)).quantities for k in (1, 9))
     copies = evaluate(spiking(tmp_path / "copies", 9 * FOUR)).quantities
     for key in ("response_latency_mean_s", "synaptic_operations_hz", "silent_share"):
@@ -211,7 +211,7 @@ def test_rounds_of_the_same_samples_show_no_more_of_other_samples(tmp_path: Path
         assert copies[key].interval() == pytest.approx(once[key].interval())
 
 
-def test_every_figure_by_hand(tmp_path: Path) -> None:
+def test_figures_are_exact(tmp_path: Path) -> None:
     figures = evaluate(spiking(tmp_path / "run", FOUR)).quantities
     latency = figures["response_latency_mean_s"]
     assert latency.value == pytest.approx(0.020)
@@ -224,7 +224,7 @@ def test_every_figure_by_hand(tmp_path: Path) -> None:
     assert "energy_per_synaptic_operation_j" not in figures
 
 
-def test_a_simulator_that_says_whose_times_it_has_is_not_compared_with_real_time(tmp_path: Path) -> None:
+def test_declared_simulator_times_give_no_real_time_factor(tmp_path: Path) -> None:
     result = evaluate(spiking(tmp_path / "run", FOUR, details={"times_of": "NEST on this computer"}))
     assert {"execution_time_s", "synaptic_operations_hz"} <= set(map(str, result.quantities))
     assert "real_time_factor" not in result.quantities
@@ -264,7 +264,7 @@ def figures_at(energy_j: float, run: Run) -> Figures:
     return spiking_figures(run, answers_of(run), known)
 
 
-def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: Path) -> None:
+def test_energy_per_operation_is_the_inverse_of_operations_per_joule(tmp_path: Path) -> None:
     run = spiking(tmp_path / "run", [spikes_of(11.0, 1000), spikes_of(21.0, 3000)])
     figures = figures_at(6.0, run)
     each, per_joule = figures["energy_per_synaptic_operation_j"], figures["synaptic_operations_per_j"]
@@ -277,6 +277,6 @@ def test_the_energy_of_an_operation_times_operations_per_joule_is_one(tmp_path: 
 
 
 @pytest.mark.parametrize("output", ["3", {"label": "3"}, {**spikes_of(1.0, 5), "synaptic_operations": "5"}])
-def test_an_answer_without_spikes_has_none_of_these_figures(tmp_path: Path, output: Any) -> None:
+def test_an_answer_without_spikes_has_no_spike_figures(tmp_path: Path, output: Any) -> None:
     run = spiking(tmp_path / "run", [output])
     assert not spiking_figures(run, answers_of(run), Figures())

@@ -49,14 +49,14 @@ def queries(
 
 
 @pytest.mark.parametrize(("last_s", "count"), [(4.0, 3), (NAN, 2)])
-def test_throughput_counts_answers_from_the_first_asked_for_to_the_last_answer(last_s: float, count: int) -> None:
+def test_throughput_covers_first_issue_to_last_answer(last_s: float, count: int) -> None:
     found = serving.throughput(queries([0.0, 1.0, 2.0], [0.0, 1.0, 2.0], [1.0, 4.0, last_s], inferences=10))
     assert found["duration_s"].value == 4.0
     assert found["throughput_samples_hz"].value == count / 4.0
     assert found["throughput_inferences_hz"].value == 10 * count / 4.0
 
 
-def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
+def test_executions_of_a_loop_count_as_successive_samples() -> None:
     """MLPerf Tiny divides the time of a loop by its iterations; a loop with a due time is late as a whole."""
     closed = queries([NAN, NAN], [0.0, 1.0], [1.0, 2.0], inferences=3, executions=10)
     found = serving.throughput(closed)
@@ -66,7 +66,7 @@ def test_executions_of_a_loop_are_samples_that_follow_each_other() -> None:
     assert queries([0.0], [0.0], [1.0], executions=10).latency_s().tolist() == [1.0]
 
 
-def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None:
+def test_separate_phases_add_up_to_the_latency_of_a_sample() -> None:
     q = queries([NAN] * 4, [0.0, 6.0, 20.0, 22.0], [6.0, 12.0, 22.0, 24.0])
     found = serving.service_figures(q, apart=(np.array([0, 1]), np.array([2, 3])))
     assert found["latency_mean_s"].value == 8.0
@@ -74,13 +74,13 @@ def test_phases_issued_one_at_a_time_add_up_to_the_latency_of_a_sample() -> None
     assert not {"throughput_samples_hz", "latency_p50_s"} & {str(key) for key in found}
 
 
-def test_what_a_device_learns_is_no_answer_and_enters_no_latency() -> None:
+def test_learning_issues_enter_no_latency() -> None:
     q = queries([NAN] * 3, [0.0, 6.0, 20.0], [6.0, 7.0, 21.0])
     found = serving.service_figures(q, apart=(np.array([1, 2]),))
     assert (found["latency_mean_s"].value, found["latency_p99_s"].value, found["duration_s"].value) == (1.0, 1.0, 21.0)
 
 
-def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over() -> None:
+def test_latency_counts_from_the_due_time_or_the_hand_over() -> None:
     scheduled = queries([0.0, 1.0], [0.0, 1.5], [1.0, 2.0])
     closed = queries([NAN, NAN], [0.0, 1.5], [1.0, 2.0])
     assert scheduled.latency_s().tolist() == [1.0, 1.0]
@@ -89,7 +89,7 @@ def test_latency_counts_from_when_a_sample_was_due_and_else_from_its_hand_over()
 
 
 @given(due_ns=st.integers(0, 10**12), wait_ns=st.integers(0, 10**10))
-def test_a_latency_is_that_of_the_stamps_to_the_nanosecond(due_ns: int, wait_ns: int) -> None:
+def test_latencies_are_exact_to_the_nanosecond(due_ns: int, wait_ns: int) -> None:
     """Rounding must not make an answer late that came just in time."""
     due_s, completed_s = due_ns * 1e-9, (due_ns + wait_ns) * 1e-9
     assert queries([due_s], [due_s], [completed_s]).latency_s()[0] == wait_ns / 1e9
@@ -105,7 +105,7 @@ def test_percentiles_are_nearest_rank_with_an_interval_from_order_statistics() -
     assert found["latency_p99_early_stopping_s"].value > found["latency_p99_s"].value
 
 
-def test_the_interval_of_a_percentile_has_the_order_statistics_as_its_ends() -> None:
+def test_the_interval_of_a_percentile_ends_at_order_statistics() -> None:
     """Half of the times are short, so the interval of the median reaches from a short time to a long one."""
     times_s = np.repeat([0.01, 0.05], [49, 51])
     low, high = percentile(times_s, 0.5).interval()
@@ -120,7 +120,7 @@ def test_no_interval_of_a_latency_reaches_zero(times_s: list[float]) -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
-def test_the_mean_of_a_few_latencies_with_a_long_tail_is_as_certain_as_it_says(n: int) -> None:
+def test_the_mean_interval_of_few_long_tailed_latencies_holds(n: int) -> None:
     draws = np.random.default_rng(n).exponential(1.0, (1000, n))
     found = [serving.mean_latency(times_s).interval() for times_s in draws]
     assert sum(low <= 1.0 <= high for low, high in found) > 915  # symmetric intervals: 880
@@ -132,7 +132,7 @@ def waits_in_a_queue(seed: int, n: int) -> Floats:
     return 1.0 + np.array(list(accumulate(gaps, lambda wait, gap: max(wait + 1.0 - gap, 0.0), initial=0.0)))[:n]
 
 
-def test_latencies_in_a_queue_are_as_uncertain_as_their_correlation_makes_them() -> None:
+def test_intervals_of_queued_latencies_cover_their_correlation() -> None:
     """The mean wait of random arrivals at even service is half of that at random service (Pollaczek and Khinchine)."""
     every = waits_in_a_queue(1000, 600_000)
     true = {"latency_mean_s": 1.0 + 0.5 * 0.75 / (1.0 - 0.75), "latency_p50_s": float(np.median(every))}
@@ -155,7 +155,7 @@ def batched(seed: int, count: int, uneven: bool = False) -> Queries:
 
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("count", [8, 20, 60, 150])
-def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven: bool) -> None:
+def test_percentiles_count_a_batch_as_one_value(count: int, uneven: bool) -> None:
     """All samples of a batch may have the longest latency; a percentile equal to it has none above it."""
     least = {50: 6, 90: 36, 97: 122, 99: 368}  # fewer independent values do not bound the percentile
     held, stated = Counter[int](), Counter[int]()
@@ -177,7 +177,7 @@ def test_percentiles_count_the_latencies_of_one_batch_as_one(count: int, uneven:
     ([0.0, 1.0, 1.0, 1.0], [1.0, 4.0, 4.0, 4.0], 1.6),  # (1 + 3)^2 / (1^2 + 3^2)
     ([0.0, 1.0, 2.0, NAN], [1.0, 4.0, NAN, NAN], 2.0),  # one has no answer, and one was dropped
 ])  # fmt: skip
-def test_latencies_of_a_common_end_count_as_one(issued_s: list[float], completed_s: list[float], worth: float) -> None:
+def test_answers_at_one_instant_count_once(issued_s: list[float], completed_s: list[float], worth: float) -> None:
     q = queries([NAN] * 4, issued_s, completed_s)
     assert q.batches(q.issue) == pytest.approx(worth)
     assert q.batches(q.issue[:1]) == 1.0
@@ -204,12 +204,12 @@ def least_held(every: Iterable[Queries], runs: Iterable[Queries]) -> int:
     return min(held.values())
 
 
-def test_latencies_of_a_busy_device_are_as_uncertain_as_another_draw_of_arrivals_makes_them() -> None:
+def test_latency_intervals_of_a_busy_device_hold_for_other_arrivals() -> None:
     """A draw with few waits hides how long latencies are correlated; service times and the rate show it."""
     assert least_held([busy(1000 + k) for k in range(400)], map(busy, range(60))) > 51
 
 
-def test_nothing_shows_how_uncertain_latencies_of_a_device_that_works_on_several_samples_are() -> None:
+def test_latencies_of_a_device_with_parallel_samples_have_no_interval() -> None:
     for seed in range(60):
         several = serving.service_figures(replace(busy(seed), max_pending=2))
         for key in LATENCIES:
@@ -231,13 +231,13 @@ def in_batches(seed: int, n: int, load: float, most: int = 4) -> Queries:
 
 
 @pytest.mark.parametrize("load", [0.4, 0.8, 0.9])
-def test_latencies_of_batches_are_as_uncertain_as_another_draw_of_arrivals_makes_them(load: float) -> None:
+def test_latency_intervals_of_batches_hold_for_other_arrivals(load: float) -> None:
     """In a draw of few waits, correlation looks short, so the draw's own latencies cannot show the uncertainty."""
     runs = [in_batches(seed, 400, load) for seed in range(300)]
     assert least_held(runs, runs[:60]) > 52
 
 
-def test_a_part_of_the_arrivals_scatters_as_all_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subset_of_arrivals_scatters_like_all(monkeypatch: pytest.MonkeyPatch) -> None:
     q = in_batches(1, 2000, 0.5)
     whole_s = scatter_of_mean_s(q)
     monkeypatch.setattr(serving, "MOST_DRAWN", 200)
@@ -258,7 +258,7 @@ def busy_stream(seed: int, load: float, n: int = 120) -> Queries:
 
 
 @pytest.mark.parametrize("load", [0.7, 0.9])
-def test_latencies_of_a_busy_stream_are_as_uncertain_as_its_queue_makes_them(load: float) -> None:
+def test_latency_intervals_of_a_busy_stream_hold(load: float) -> None:
     runs = [busy_stream(seed, load) for seed in range(300)]
     assert least_held(runs, runs[:60]) > 51
 
@@ -266,13 +266,13 @@ def test_latencies_of_a_busy_stream_are_as_uncertain_as_its_queue_makes_them(loa
 @pytest.mark.parametrize(
     ("of", "deadline_s"), [(busy, 20.0), (lambda seed: busy_stream(seed, 0.9), 10.0)], ids=["random", "stream"]
 )
-def test_a_share_in_time_is_as_uncertain_as_its_queue_makes_it(of: Callable[[int], Queries], deadline_s: float) -> None:
+def test_the_interval_of_a_share_in_time_covers_queueing(of: Callable[[int], Queries], deadline_s: float) -> None:
     true = np.mean([serving.in_time_share(of(1000 + k), deadline_s).value for k in range(300)])
     limits = [serving.in_time_share(of(k), deadline_s).interval() for k in range(60)]
     assert sum(low <= true <= high for low, high in limits) > 51
 
 
-def test_a_free_device_takes_all_that_is_due_up_to_a_batch_for_the_time_that_such_a_batch_took() -> None:
+def test_a_free_device_takes_a_batch_at_its_recorded_time() -> None:
     at_s = np.array([[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 5.0], [0.0, 1.0, 2.0, 3.0, 3.1, 3.2, 3.3]])
     sizes = np.array([4, 1, 2])
     found = batched_s(np.random.default_rng(1), at_s, sizes, 0.6 + 0.1 * sizes, 4)
@@ -282,29 +282,29 @@ def test_a_free_device_takes_all_that_is_due_up_to_a_batch_for_the_time_that_suc
     ]
 
 
-def test_times_of_service_that_are_alike_are_drawn_together() -> None:
+def test_correlated_service_times_are_drawn_together() -> None:
     slow = np.repeat(np.random.default_rng(1).exponential(size=50), 20)
     assert np.mean(np.diff(drawn_s(np.random.default_rng(2), slow, 1000)) == 0.0) > 0.8
     assert len(drawn_s(np.random.default_rng(2), slow[:1], 5)) == 5
 
 
-def test_without_an_answer_there_is_no_figure() -> None:
+def test_no_answers_give_no_figure() -> None:
     assert not serving.service_figures(queries([0.0], [0.0], [NAN]))
     assert not serving.service_figures(queries([], [], []))
 
 
-def test_a_share_in_time_counts_the_dropped_and_the_exactly_just_in_time() -> None:
+def test_a_share_in_time_counts_dropped_samples_as_late() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 2.0, NAN], [0.7, 1.7, 2.8, NAN])
     assert serving.in_time_share(q, 0.7).value == 2 / 4
 
 
-def test_a_share_in_time_is_no_surer_than_the_batches() -> None:
+def test_a_share_in_time_counts_each_batch_once() -> None:
     at_s = np.repeat(np.arange(8.0), 8)
     assert serving.in_time_share(queries(at_s, at_s, at_s + 0.5), 0.7).interval() == proportion(8, 8, "").interval()
 
 
 @pytest.mark.parametrize("refusal", [None, {"label": None}])
-def test_a_sample_that_is_refused_is_neither_served_nor_in_time(refusal: Any) -> None:
+def test_a_refused_sample_is_neither_served_nor_in_time(refusal: Any) -> None:
     at_s = np.arange(200.0)
     answered = replace(queries(at_s, at_s, at_s + 0.5), outputs=("x", refusal))
     refused = replace(answered, output=(np.arange(200) % 4 == 0).astype(np.int64))
@@ -331,7 +331,7 @@ def test_backlog_is_due_and_unanswered(issued_s: list[float], completed_s: list[
     assert serving.service_figures(q)["backlog_max"].value == max(waiting)
 
 
-def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
+def test_dropped_samples_are_not_in_the_backlog() -> None:
     q = queries([0.0, 1.0, 2.0, 3.0], [0.0, 1.0, NAN, 3.0], [0.5, 1.5, NAN, 3.5])
     found = serving.service_figures(q)
     assert (found["dropped_share"].value, found["backlog_max"].value) == (0.25, 1)
@@ -346,7 +346,7 @@ def test_the_dropped_are_a_share_of_all_and_no_backlog() -> None:
     gaps=st.lists(st.integers(0, 200), min_size=1, max_size=30), seconds=st.sampled_from([0.01, 0.1, 0.3]),
     batch=st.integers(1, 4), holds=st.none() | st.integers(1, 5),
 )  # fmt: skip
-def test_a_host_that_is_never_late_never_slips(gaps: list[int], seconds: float, batch: int, holds: int | None) -> None:
+def test_a_punctual_host_has_no_slip(gaps: list[int], seconds: float, batch: int, holds: int | None) -> None:
     at_s = np.cumsum([0, *gaps]) / 1000.0
     plant, device = bench(seconds, batch=batch, holds=holds)
     with played(device, due(at_s.tolist()), plant) as run:
@@ -369,7 +369,7 @@ IN_TURN = [1.0, 2.0, 3.0, 4.0, 5.0]
 ], ids=["late", "a busy device", "late for a free device", "a batch waits for the one before and not for itself",
         "no room", "late for room", "answers out of order",
         "rows out of order", "dropped"])  # fmt: skip
-def test_slip_is_how_late_a_sample_is_handed_over_to_a_device_that_has_room(
+def test_slip_is_the_hand_over_delay_to_a_free_device(
     due_s: list[float], issued_s: list[float], completed_s: list[float], most: int | None, slip_s: list[float]
 ) -> None:
     q = queries(due_s, issued_s, completed_s, most)
@@ -388,7 +388,7 @@ def test_gap_distance_is_kolmogorovs(one: np.ndarray, other: np.ndarray) -> None
     assert serving.gap_distance(one, one) == 0.0
 
 
-def test_a_schedule_that_was_kept_has_no_gap_distance_and_one_that_was_bunched_has() -> None:
+def test_only_bunched_arrivals_have_a_gap_distance() -> None:
     at_s = np.cumsum(np.random.default_rng(1).exponential(0.1, 500))
     kept = queries(at_s, at_s, at_s + 0.01)
     bunched = queries(at_s, np.ceil(at_s), np.ceil(at_s) + 1e-6)
@@ -399,7 +399,7 @@ def test_a_schedule_that_was_kept_has_no_gap_distance_and_one_that_was_bunched_h
 # ---- queries from a recording --------------------------------------------------------------
 
 
-def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stands_for() -> None:
+def test_queries_are_read_in_issue_order_without_warm_up() -> None:
     many = [Sample(f"s{k}", np.zeros(1, np.float32), inferences=k + 1) for k in range(3)]
     plant, device = bench(0.1)
     steps = [Issue(many[:1], warmup=True), *due([0.0, 0.3, 0.4], many)]
@@ -410,7 +410,7 @@ def test_queries_are_read_in_issue_order_without_warm_up_and_with_what_each_stan
     assert q.latency_s().round(9).tolist() == [0.1, 0.1, 0.1]
 
 
-def test_the_first_begun_of_two_queries_for_one_sample_was_issued_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_for_one_sample_are_ordered_by_begin_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A device of two cores answers the second before the first; it names only the sample."""
     (one,) = samples(1)
     plant, device = bench(0.2, holds=4)
@@ -437,7 +437,7 @@ HELD = [("slow", 0, 200), ("quick", 50, 50)]
     (Span("a", 0, 10), Span("a", 10, 20), Span("a", 20, 30)),  # a function stamps each execution
     (Span("a", 0, 10, 3), Span("b", 10, 30, 3)),  # all of a phase, then all of the next
 ])  # fmt: skip
-def test_a_loop_counts_however_its_spans_are_stamped(spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_counts_under_any_stamping_of_spans(spans: tuple[Span, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     plant, device = bench(0.1)
     polled = device.poll
     monkeypatch.setattr(device, "poll", lambda wait_s: [Reply(r.sample_id, "x", spans) for r in polled(wait_s)])
@@ -465,14 +465,14 @@ PERCENTS = st.sampled_from(PERCENTILES)
 
 
 @pytest.mark.parametrize(("percentile", "least"), [(0.9, 64), (0.99, 662), (0.999, 6636)])
-def test_the_least_queries_are_loadgens(percentile: float, least: int) -> None:
+def test_minimum_queries_match_loadgen(percentile: float, least: int) -> None:
     assert needed(1, percentile) == least
     assert (allowed(least, percentile), allowed(least - 1, percentile)) == (1, 0)
     assert allowed(738_666, 0.9) == 73_265 + 1  # as published
 
 
 @given(over=st.integers(0, 5000), percentile=PERCENTS)
-def test_needed_is_the_least_count_that_chance_alone_explains_in_one_of_a_hundred(over: int, percentile: float) -> None:
+def test_needed_is_the_least_count_at_one_percent_chance(over: int, percentile: float) -> None:
     n = needed(over, percentile)
     tail = 1.0 - percentile
     assert n > over
@@ -489,7 +489,7 @@ def test_needed_and_allowed_are_inverse(n: int, percentile: float) -> None:
 
 
 @given(n=st.integers(0, 20_000), percentile=PERCENTS)
-def test_below_the_least_count_there_is_no_estimate_and_above_it_a_measured_one(n: int, percentile: float) -> None:
+def test_an_estimate_exists_only_above_the_least_count(n: int, percentile: float) -> None:
     ordered = np.arange(n, dtype=float)
     found = estimate(ordered, percentile)
     t = allowed(n, percentile)
@@ -498,7 +498,7 @@ def test_below_the_least_count_there_is_no_estimate_and_above_it_a_measured_one(
         assert found == ordered[n - t] >= nearest_rank(ordered, percentile)
 
 
-def test_the_estimate_is_below_the_true_percentile_in_one_of_a_hundred() -> None:
+def test_the_estimate_is_too_low_in_one_percent_of_draws() -> None:
     rng = np.random.default_rng(5)
     truth = -math.log(1.0 - 0.9)
     below = sum(estimate(np.sort(rng.exponential(size=500)), 0.9) < truth for _ in range(2000))
@@ -506,7 +506,7 @@ def test_the_estimate_is_below_the_true_percentile_in_one_of_a_hundred() -> None
 
 
 @given(n=st.integers(1, 1_000_000), percentile=PERCENTS)
-def test_nearest_rank_is_the_smallest_value_that_enough_do_not_exceed(n: int, percentile: float) -> None:
+def test_nearest_rank_is_the_smallest_sufficient_value(n: int, percentile: float) -> None:
     rank = int(nearest_rank(np.arange(1.0, n + 1), percentile))
     exact = Fraction(str(percentile))
     assert Fraction(rank, n) >= exact
@@ -514,7 +514,7 @@ def test_nearest_rank_is_the_smallest_value_that_enough_do_not_exceed(n: int, pe
 
 
 @pytest.mark.parametrize(("n", "percentile"), [(20, 0.5), (200, 0.5), (100, 0.9), (1000, 0.99), (5000, 0.999)])
-def test_an_interval_holds_the_true_percentile_at_least_as_often_as_it_claims(n: int, percentile: float) -> None:
+def test_percentile_intervals_hold_as_often_as_claimed(n: int, percentile: float) -> None:
     rng = np.random.default_rng(n)
     truth, trials = -math.log(1.0 - percentile), 600
     bounds = [interval(np.sort(rng.exponential(size=n)), percentile) for _ in range(trials)]
@@ -530,13 +530,13 @@ def test_an_interval_contains_the_nearest_rank(values: list[float], percentile: 
 
 
 @pytest.mark.parametrize(("n", "stated"), [(10, False), (367, False), (368, True)])
-def test_a_percentile_that_its_sample_cannot_bound_states_no_uncertainty(n: int, stated: bool) -> None:
+def test_an_unbounded_percentile_states_no_uncertainty(n: int, stated: bool) -> None:
     q = percentile(np.arange(1.0, n + 1), 0.99, (Component("timer resolution", 1e-6),))
     assert q.stated is stated
     assert ("too few to bound it" in q.method) is not stated
 
 
-def test_a_side_that_too_few_values_cannot_bound_is_open() -> None:
+def test_a_side_with_too_few_values_is_open() -> None:
     assert interval(np.array([1.0, 2.0, 3.0]), 0.999)[1] == math.inf
     assert interval(np.array([1.0, 2.0, 3.0]), 0.5) == (-math.inf, math.inf)
 
@@ -567,23 +567,23 @@ def stream(said: str, scenes: str = "ab", scene_s: float = 10.0, begin_s: float 
     ("bbbbbbbbb" "bbbbbbbbbb", 0.0),  # the first scene is no change
     ("aaaaaaaaa" "aabbbbbbbb", 2.0),  # a slow device answers a frame of the old scene when the new one is heard
 ])  # fmt: skip
-def test_onset_latency_is_to_the_first_right_answer_that_stays(said: str, latency_s: float) -> None:
+def test_onset_latency_ends_at_the_first_lasting_right_answer(said: str, latency_s: float) -> None:
     assert change_latencies_s(stream(said)).tolist() == [latency_s]
 
 
-def test_the_next_scene_ends_the_wait_for_the_one_before() -> None:
+def test_the_next_scene_ends_the_wait_for_an_onset() -> None:
     late = stream("aaaaaaaaaaaaaaaaaaabbbbbbbccc", "abc")  # right about b when c is already heard
     assert change_latencies_s(late).tolist() == [np.inf, 7.0]
 
 
-def test_what_was_never_reached_is_a_share_and_enters_no_latency() -> None:
+def test_a_scene_never_recognised_enters_no_latency() -> None:
     found = change_figures(stream("aaaaaaaaaaabbbbbbbbbbbbbbbbbbbbbbaaaaaa", "abca"))
     assert found["onset_never_share"].value == pytest.approx(1 / 3)
     assert found["onset_latency_mean_s"].value == 3.0  # 2 s and 4 s
     assert (found["onset_latency_mean_s"].n, found["onset_never_share"].n) == (2, 3)
 
 
-def test_latencies_that_are_all_equal_are_known_to_a_step_of_the_stream() -> None:
+def test_equal_latencies_are_uncertain_by_a_stream_step() -> None:
     latency = change_figures(stream("aaaaaaaaaaaabbbbbbbbbbaaaaaaaa", "aba"))["onset_latency_mean_s"]
     assert 0.4 < latency.half_width() < 1.0
 
@@ -602,12 +602,12 @@ def test_a_stream_of_one_scene_has_no_onset() -> None:
     ("aaaaaaaaa" "a---------b", 9 / 19),  # the last answer is valid until another comes
     ("aaaaaaaaa" "a----------", 9 / 19),  # also until the end of the stream
 ])  # fmt: skip
-def test_stream_accuracy_is_the_share_of_time_in_which_the_last_answer_is_right(said: str, share: float) -> None:
+def test_stream_accuracy_is_the_time_share_of_right_answers(said: str, share: float) -> None:
     assert time_right(stream(said)) == pytest.approx(share, abs=1e-12)
 
 
 @pytest.mark.parametrize(("answers", "lag_s"), [(120, 0.1), (240, 0.7)])
-def test_the_interval_of_stream_accuracy_holds_what_a_long_stream_shows(answers: int, lag_s: float) -> None:
+def test_stream_accuracy_intervals_hold_the_long_run_value(answers: int, lag_s: float) -> None:
     """A frame comes each half second and a scene lasts 5 s; nine of ten answers are right, each ``lag_s`` late."""
 
     def drawn(count: int, rng: np.random.Generator) -> Stream:
@@ -652,7 +652,7 @@ def test_scenes_are_found_in_the_ages_of_the_labels(tmp_path: Path) -> None:
     assert change_latencies_s(found) == pytest.approx([0.6, 0.6, 0.6])  # a frame ending at a change is of the old scene
 
 
-def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_path: Path) -> None:
+def test_scenes_and_answers_survive_dropped_frames(tmp_path: Path) -> None:
     known, labels = frames(12, 1.0, 4.0)
     asked = [
         Asked(k, None, None, f"f{k}") if 3 <= k < 7 else Asked(k, k, k + (3.5 if k == 8 else 0.1), f"f{k}", labels[k])
@@ -668,14 +668,14 @@ def test_dropped_frames_tell_of_scenes_and_answers_come_in_their_own_order(tmp_p
     ("a", "a"), ({"label": "a"}, "a"), ({"label": "a", "probability": {"a": 0.6, "b": 0.4}}, "a"), (None, "None"),
     ({"label": None}, "None"), (3, "3"),
 ])  # fmt: skip
-def test_an_answer_is_a_label_or_holds_one(tmp_path: Path, output: Any, said: str) -> None:
+def test_an_answer_is_or_contains_a_label(tmp_path: Path, output: Any, said: str) -> None:
     known, _ = frames(3, 1.0, 2.0)
     found = heard(tmp_path / "run", known, [Asked(k, k, k + 0.1, f"f{k}", output) for k in range(3)])
     assert found is not None and found.said == (said,) * 3
     assert found.probability.shape == (3, len(found.classes))
 
 
-def test_samples_that_are_no_frames_make_no_stream(tmp_path: Path) -> None:
+def test_samples_without_frames_make_no_stream(tmp_path: Path) -> None:
     assert heard(tmp_path / "a", [Sample("s0", np.zeros(1))], [Asked(0.0, 0.0, 1.0)]) is None
     known, _ = frames(2, 1.0, 2.0)
     assert heard(tmp_path / "b", known, [Asked(None, 0.0, 1.0, "f0")]) is None

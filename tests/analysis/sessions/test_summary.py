@@ -1,4 +1,4 @@
-"""A session as one result: what each run contributes, the mean of its trials, and rules over several runs."""
+"""A session as one result: the figures that each run contributes, the mean of trials, and rules over several runs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -79,7 +79,7 @@ def failed(result: Result) -> list[tuple[str, str]]:
 # ---- what is taken from which run ----------------------------------------------------------
 
 
-def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary: Summarise) -> None:
+def test_times_come_from_performance_and_scores_from_accuracy_runs(summary: Summarise) -> None:
     found = summary(
         ("accuracy", "accuracy", asked(0.5, ["x", "x", "x", "no"])),
         ("performance", "performance", asked(0.2, ["x", "x", "no", "no"])),
@@ -89,13 +89,13 @@ def test_times_are_of_the_performance_run_and_scores_of_the_accuracy_run(summary
     assert found.quantities["execution_time_s"].value == pytest.approx(0.2)
 
 
-def test_a_pace_of_the_power_runs_that_is_not_the_stated_one_is_noted(summary: Summarise) -> None:
+def test_a_different_pace_of_power_runs_is_noted(summary: Summarise) -> None:
     paused = [replace(a, at=10.0 + 2.0 * k, done=10.1 + 2.0 * k) for k, a in enumerate(asked())]
     notes = summary(("performance", "performance", asked()), ("power", "power", paused)).notes
     assert any("power runs answered 0.6557 samples a second" in note for note in notes)
 
 
-def test_accuracies_by_session_of_learning_are_of_the_accuracy_run_too(summary: Summarise) -> None:
+def test_session_accuracies_come_from_the_accuracy_run(summary: Summarise) -> None:
     known = [rig.Sample(name, np.full(1, k, np.float32), "x") for k, name in enumerate(("00/old/x/0", "01/new/x/1"))]
 
     def asks(*said: str) -> list[Asked]:
@@ -107,7 +107,7 @@ def test_accuracies_by_session_of_learning_are_of_the_accuracy_run_too(summary: 
     assert found["sample.session 01.session_accuracy_new"].value == 1.0
 
 
-def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summarise, tmp_path: Path) -> None:
+def test_one_simulated_or_broken_run_marks_the_session(summary: Summarise, tmp_path: Path) -> None:
     runs = []
     for name, error, mode in (("performance", None, "hardware"), ("power", DeviceError("broke"), "simulator")):
         how: dict[str, Any] = {"error": error, "mode": mode, "size": 4, "known": samples(4)}
@@ -117,7 +117,7 @@ def test_a_session_is_as_complete_and_as_simulated_as_its_runs(summary: Summaris
     assert ("power: the run", "broken off") in failed(both)
 
 
-def test_each_runs_rules_are_named_by_the_run_and_those_of_probes_are_left_out(summary: Summarise) -> None:
+def test_broken_rules_name_their_run_and_exclude_probes(summary: Summarise) -> None:
     late = [
         ("probe-01", "probe", asked()[:1]),
         ("performance-1", "performance", asked()),
@@ -140,7 +140,7 @@ def trials(*seconds: float) -> list[Played]:
     return [(f"performance-{k}", "performance", asked(s)) for k, s in enumerate(seconds, 1)]
 
 
-def test_the_mean_of_trials_lies_within_them_and_their_scatter_is_counted(summary: Summarise) -> None:
+def test_the_mean_of_trials_has_their_scatter_as_uncertainty(summary: Summarise) -> None:
     q = summary(*trials(0.1, 0.2, 0.3)).quantities["latency_mean_s"]
     assert q.value == pytest.approx(0.2)
     assert {c.source for c in q.components} == {"scatter of trials"}
@@ -158,7 +158,7 @@ quantities = st.builds(
 
 
 @given(st.lists(quantities, min_size=2, max_size=6))
-def test_a_mean_lies_within_trials_and_states_no_less_than_scatter_or_what_they_share(values: list[Quantity]) -> None:
+def test_the_uncertainty_of_a_mean_covers_scatter_and_shared_error(values: list[Quantity]) -> None:
     mean, each = _mean(values), [q.value for q in values]
     slack = 1e-9 * max(map(abs, each)) + 1e-300
     assert min(each) - slack <= mean.value <= max(each) + slack
@@ -169,7 +169,7 @@ def test_a_mean_lies_within_trials_and_states_no_less_than_scatter_or_what_they_
     assert mean.u <= np.hypot(scatter, max(q.u for q in values)) * (1.0 + 1e-9) + 1e-12
 
 
-def test_what_trials_share_does_not_hide_their_scatter() -> None:
+def test_a_shared_error_does_not_hide_trial_scatter() -> None:
     """Two sessions on one instrument: the gain cancels in their difference, and the scatter of trials must stay."""
     gain, noise = Component("gain", 5e-3, shared="gain:core"), Component("noise", 1e-4)
     mean = _mean([Quantity(value, "W", (gain, noise)) for value in (0.998, 1.0, 1.002)])
@@ -182,7 +182,7 @@ def test_what_trials_share_does_not_hide_their_scatter() -> None:
 @pytest.mark.parametrize("shared", [0.0, 1.0])
 @pytest.mark.parametrize("scatter", [0.0, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("n", [2, 3, 5])
-def test_the_mean_of_few_trials_is_as_certain_as_it_says(n: int, scatter: float, shared: float) -> None:
+def test_the_interval_of_few_trials_holds_the_truth(n: int, scatter: float, shared: float) -> None:
     """Each trial knows its own error, of 1, and a calibration that all share, but not how far trials scatter."""
     draw, held = np.random.default_rng(n), 0
     parts = (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))[: 1 + bool(shared)]
@@ -193,7 +193,7 @@ def test_the_mean_of_few_trials_is_as_certain_as_it_says(n: int, scatter: float,
     assert held > 930
 
 
-def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
+def test_rounding_differences_are_no_scatter_of_trials() -> None:
     rates = [Quantity(0.9187486723846254 + k * 1.1e-16, "Hz") for k in (-1, 0, 0, 1, 2)]
     assert len({q.value for q in rates}) == 4
     assert not _mean(rates).stated
@@ -202,7 +202,7 @@ def test_trials_that_differ_by_the_rounding_of_a_float_do_not_scatter() -> None:
     assert _mean([Quantity(0.1, "s"), Quantity(0.1 + 1e-9, "s")]).u == pytest.approx(5e-10 * 12.7062 / 1.96, rel=1e-4)
 
 
-def test_five_trials_of_the_same_samples_show_no_more_of_other_samples_than_one() -> None:
+def test_trials_of_the_same_samples_do_not_narrow_the_interval() -> None:
     one = proportion(0, 119, "frames in time")
     assert _mean([one] * 5).interval() == pytest.approx(one.interval())  # no share below zero
     assert _mean([proportion(8, 119, ""), proportion(10, 119, "")]).value == pytest.approx(9 / 119)
@@ -210,7 +210,7 @@ def test_five_trials_of_the_same_samples_show_no_more_of_other_samples_than_one(
     assert mean.u == pytest.approx(np.hypot(0.1, 0.1 / 2.0))
 
 
-def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_one() -> None:
+def test_trials_of_the_same_problems_do_not_narrow_the_interval() -> None:
     solves = [
         Solve(name, 1.0, 1.0, c, c, 0, True, np.array([0.1]), np.array([c]), {"best_known": -60.0})
         for name, c in (("p", -40.0), ("q", -42.0), ("r", -47.0))
@@ -219,7 +219,7 @@ def test_five_trials_of_the_same_problems_show_no_more_of_other_problems_than_on
     assert over_trials([one] * 5)[key].interval() == pytest.approx(one[key].interval())
 
 
-def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_session() -> None:
+def test_session_energy_weights_phases_by_their_executions() -> None:
     """``b`` runs in 4 of 10 inferences: 1.4 J is their mix. If ``b`` ran in all, the mix would take 2 J."""
     key = FigureKey("energy_per_inference_j")
     energies = Figures({replace(key, phase=p): Quantity(j, "J") for p, j in (("", 1.4), ("a", 1.0), ("b", 1.0))})
@@ -229,7 +229,7 @@ def test_phases_of_a_cascade_count_by_their_executions_in_the_energy_of_a_sessio
         assert abs(_of_other_mix(energies, times, "ab")[key].u) == pytest.approx(mix_j, abs=1e-12)
 
 
-def test_an_extreme_of_trials_is_the_extreme_of_one_trial_and_no_mean() -> None:
+def test_an_extreme_over_trials_is_not_averaged() -> None:
     key, best = FigureKey("overrun_max_s"), FigureKey("cost_best")
     stated = ((1.0, -4.0), (2.0, -5.0))
     found = over_trials([Figures({key: Quantity(s, "s"), best: Quantity(cost, "1")}) for s, cost in stated])
@@ -242,7 +242,7 @@ def of_times(count: int, longest_s: float) -> Quantity:
 
 
 @pytest.mark.parametrize("counts", [(20, 20), (2000, 20), (20, 2000)])
-def test_a_percentile_that_a_trial_cannot_bound_is_not_bounded_by_several(counts: tuple[int, int]) -> None:
+def test_trials_do_not_bound_an_unbounded_percentile(counts: tuple[int, int]) -> None:
     """Trials repeat the same samples, so their scatter shows nothing about similar samples."""
     values = [of_times(count, 0.3 + k) for k, count in enumerate(counts)]
     assert any(not q.stated for q in values)
@@ -252,7 +252,7 @@ def test_a_percentile_that_a_trial_cannot_bound_is_not_bounded_by_several(counts
     assert mean.method.endswith("too few to bound it; mean of 2 trials")
 
 
-def test_a_percentile_that_each_trial_bounds_has_the_scatter_of_trials_too() -> None:
+def test_a_bounded_percentile_includes_the_scatter_of_trials() -> None:
     first = of_times(2000, 0.3)
     mean = _mean([first, replace(first, value=first.value + 1.0)])
     assert {c.source for c in mean.components} == {"finite sample", "scatter of trials"}
@@ -266,7 +266,7 @@ def test_a_trial_far_from_the_mean_is_named(summary: Summarise, last_s: float, w
     assert failed(found) == [("execution_time_s of each trial from the mean", w) for w in worst]
 
 
-def test_times_and_figures_of_every_trial_are_kept_for_the_picture(summary: Summarise) -> None:
+def test_times_and_figures_of_every_trial_are_kept(summary: Summarise) -> None:
     """The picture's lines are means over trials; a percentile of one trial's times may be different."""
     found = summary(*trials(0.1, 0.11, 0.12))
     kept, times = found.series.trials[TIME], found.series.execution_times_s
@@ -275,7 +275,7 @@ def test_times_and_figures_of_every_trial_are_kept_for_the_picture(summary: Summ
     assert times.mean() == pytest.approx(found.quantities[TIME].value)
 
 
-def test_one_run_is_no_trial_of_several(summary: Summarise) -> None:
+def test_a_single_run_has_no_trials(summary: Summarise) -> None:
     assert summary(*trials(0.1)).series.trials == {}
 
 
@@ -302,7 +302,7 @@ def of_speed(result: Result, purpose: str = "power") -> list[str]:
 @pytest.mark.parametrize("rules", [WITHIN, LOOSE], ids=["a tolerance", "no tolerance"])
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
 @pytest.mark.parametrize(("part", "apart"), [(1.0, False), (1.04, False), (4.0, True), (0.9, True), (1.08, True)])
-def test_samples_take_their_own_time(summary: Summarise, part: float, apart: bool, purpose: str, rules: Rules) -> None:
+def test_a_speed_change_is_reported(summary: Summarise, part: float, apart: bool, purpose: str, rules: Rules) -> None:
     """Otherwise energy would be the power of a slow clock times the time of a quick one."""
     quick = [(f"performance-{k}", "performance", asked(UNLIKE_S.tolist())) for k in (1, 2)]
     found = of_speed(summary(*quick, (purpose, purpose, asked((part * UNLIKE_S).tolist())), rules=rules), purpose)
@@ -323,14 +323,14 @@ def test_one_slow_power_run_is_not_hidden_among_quick_ones(summary: Summarise) -
     assert found.startswith("+300.000% in power-2")
 
 
-def test_a_sample_that_is_played_alone_again_and_again_is_compared_too(summary: Summarise) -> None:
+def test_a_single_repeated_sample_is_compared_too(summary: Summarise) -> None:
     runs = [(name, name, asked(s, "x" * 8, [0] * 8)) for name, s in (("performance", 0.1), ("power", 0.112))]
     assert len(of_speed(summary(*runs))) == 1
 
 
 @pytest.mark.parametrize("jitter", [0.003, 0.03, 0.1, 0.3])
 @pytest.mark.parametrize("count", [2, 3, 10, 40])
-def test_an_honest_session_passes_whatever_the_jitter_and_however_few_the_samples(count: int, jitter: float) -> None:
+def test_an_honest_session_passes_despite_jitter(count: int, jitter: float) -> None:
     draw, false = np.random.default_rng(count), 0
     for _ in range(1000):
         took = draw.lognormal(0.0, 1.0, count) * np.exp(jitter * draw.standard_normal((2, count)))
@@ -357,7 +357,7 @@ OTHERWISE = "samples answered otherwise for {} than for accuracy"
     ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
     ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
 ])  # fmt: skip
-def test_answers_for_speed_or_power_are_those_for_accuracy_beyond_chance(
+def test_answers_that_differ_from_accuracy_runs_are_reported(
     summary: Summarise, purpose: str, accurate: Sequence[Any], other: Sequence[Any], differ: int
 ) -> None:
     name, n, rule = purpose.replace("speed", "performance"), len(accurate), OTHERWISE.format(purpose)
@@ -366,7 +366,7 @@ def test_answers_for_speed_or_power_are_those_for_accuracy_beyond_chance(
     assert [f for f in found if f[0] == rule] == ([(rule, f"{differ} of {n}")] if differ else [])
 
 
-def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summary: Summarise) -> None:
+def test_samples_missing_from_the_accuracy_run_are_not_compared(summary: Summarise) -> None:
     found = summary(
         ("accuracy", "accuracy", asked(ids=[0, 1], said="xx")),
         ("performance", "performance", asked(ids=[2, 3], said="ab")),
@@ -375,7 +375,7 @@ def test_samples_that_were_asked_for_speed_alone_are_compared_with_nothing(summa
     assert OTHERWISE.format("speed") not in dict(failed(found))
 
 
-def test_a_phase_that_ran_by_itself_has_decided_nothing(summary: Summarise, tmp_path: Path) -> None:
+def test_an_answer_without_a_label_is_not_compared(summary: Summarise, tmp_path: Path) -> None:
     """Pre-processing issued alone answers without a label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
     device = structs.replace(accurate.start.device, phases=["hear", "think"])
@@ -397,18 +397,18 @@ def again(seconds: float) -> Played:
 
 
 @pytest.mark.parametrize(("seconds", "ratio"), [(0.1, None), (0.091, None), (0.3, None), (0.02, "0.200")])
-def test_a_repeated_sample_is_answered_no_sooner(summary: Summarise, seconds: float, ratio: str | None) -> None:
+def test_a_cached_repeated_answer_is_reported(summary: Summarise, seconds: float, ratio: str | None) -> None:
     found = summary(("performance", "performance", asked(0.1)), again(seconds))
     rule = "time of sample s2 repeated, against its time among others"
     assert failed(found) == ([(rule, ratio)] if ratio else [])
 
 
-def test_a_device_that_is_slow_at_its_very_first_answer_has_no_cache(summary: Summarise) -> None:
+def test_a_slow_first_answer_does_not_suggest_a_cache(summary: Summarise) -> None:
     first = ("accuracy", "accuracy", asked([0.9, 0.1, 0.1, 0.1]))
     assert failed(summary(first, ("performance", "performance", asked(0.1)), again(0.1))) == []
 
 
-def test_frames_of_a_stream_are_no_samples_of_the_set_and_the_accuracy_run_stands_in(summary: Summarise) -> None:
+def test_a_cache_check_of_streams_uses_the_accuracy_run(summary: Summarise) -> None:
     heard = ("performance", "performance", asked(ids=[0, 1], said="xx"))
     found = summary(("accuracy", "accuracy", asked(0.1, "xx", [2, 3])), heard, again(0.02), size=2)
     assert failed(found) == [("time of sample s2 repeated, against its time among others", "0.200")]

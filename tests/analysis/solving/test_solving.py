@@ -50,12 +50,12 @@ def test_solves_of_one_problem_count_as_one_among_several_problems(costs: list[l
     assert figure.u == pytest.approx(float(np.std(means, ddof=1)) / math.sqrt(len(means)), abs=1e-9)
 
 
-def test_solves_of_a_single_problem_scatter_by_themselves() -> None:
+def test_one_problem_has_the_scatter_of_its_solves() -> None:
     figure = solving_figures([solve("p", c) for c in (-40.0, -42.0, -44.0)], False)["cost_mean"]
     assert (figure.value, figure.u) == (-42.0, pytest.approx(2.0 / math.sqrt(3.0)))
 
 
-def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scattered() -> None:
+def test_time_to_gap_uncertainty_is_the_scatter_of_solve_times() -> None:
     solves = [solve(f"p{k}", -50.0, {0.1 * (k + 1): -46.0, 0.9: -50.0}) for k in range(3)]
     figures = solving_figures(solves, True)
     figures |= gap_energies(solves, figures, FLAT, lambda windows_s: FLAT)
@@ -67,7 +67,7 @@ def test_time_to_a_gap_by_the_official_rule_is_as_doubtful_as_the_times_are_scat
     assert time_s.interval()[0] > 0.0 and energy_j.interval()[0] > 0.0
 
 
-def test_a_share_of_solves_counts_each_of_several_problems_once() -> None:
+def test_a_share_of_solves_counts_each_problem_once() -> None:
     away, close = {0.1: -10.0}, {0.1: -50.0}
     several = solving_figures([solve(f"p{k}", closing=(away, close)[k % 2]) for k in range(4)] * 10, True)
     alone = solving_figures([solve("p", closing=closing) for closing in (away, close)] * 20, True)
@@ -75,14 +75,14 @@ def test_a_share_of_solves_counts_each_of_several_problems_once() -> None:
     assert alone["reached_gap_official_0_1_share"].interval() == pytest.approx((0.338, 0.662), abs=1e-3)
 
 
-def test_a_target_of_zero_has_no_gap_but_is_reached_at_zero() -> None:
+def test_a_target_of_zero_is_reached_at_zero() -> None:
     found = [replace(solve("p", c, {0.1: 5.0, 0.2: c}), targets={"official": 0.0}) for c in (0.0, 1.0)]
     figures = solving_figures([*found, solve("q", -50.0)], True)
     assert figures["reached_gap_official_0_01_share"].value == pytest.approx(2 / 3)
     assert figures["gap_official_mean"].n == 1
 
 
-def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> None:
+def test_one_solve_outside_the_gap_withholds_official_figures() -> None:
     solves = [solve("p", -50.0, {0.1: -46.0}), solve("r", -50.0, {0.3: -46.0}), solve("q", -10.0, {0.1: -10.0})]
     figures = solving_figures(solves, True)
     figures |= gap_energies(solves, figures, FLAT, lambda windows_s: None)
@@ -93,7 +93,7 @@ def test_one_solve_that_stays_away_leaves_a_share_and_no_official_figures() -> N
     assert not [key for key in map(str, figures) if key.endswith(("_official_s", "_official_j"))]
 
 
-def test_gaps_below_the_gap_that_stops_solves_are_not_reported() -> None:
+def test_gaps_below_the_stopping_gap_are_not_reported() -> None:
     found = replace(solve("p", -50.0), targets={"best": -52.0, "official": -50.0})
     told = {str(key) for key in solving_figures([found], True, to_gap=0.05) if key.quantity.startswith("reached_gap")}
     assert told == {"reached_gap_official_0_1_share", "reached_gap_official_0_05_share", "reached_gap_best_0_1_share"}
@@ -104,7 +104,7 @@ def untimed(seconds: float, budget_s: float = 1.0, overrun_s: float = 0.0) -> So
     return Solve("p", seconds, budget_s, -4.0, -4.0, 0, True, np.zeros(0), np.zeros(0), {}, overrun_s)
 
 
-def test_overruns_are_never_below_zero_and_the_worst_is_judged_and_not_the_mean() -> None:
+def test_the_worst_overrun_is_judged_and_not_the_mean() -> None:
     figures = solving_figures([untimed(0.2), solve("p", over_s=0.1)], False)
     assert (figures["overrun_mean_s"].value, figures["overrun_max_s"].value) == (0.05, 0.1)
     looped = untimed(1e-3, 1e-3, 0.0279)
@@ -113,7 +113,7 @@ def test_overruns_are_never_below_zero_and_the_worst_is_judged_and_not_the_mean(
     assert not late.ok
 
 
-def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_reported() -> None:
+def test_misstated_costs_and_conflicting_sets_are_reported() -> None:
     liar, clashing = replace(solve("p", 0.0), claimed=-999.0), replace(solve("q", 95.0), conflicts=12)
     first, second, *_ = [f.text for f in solving_findings([liar, clashing], 2, True) if f.effect == "note"]
     assert "1 of 2 solves stated another cost" in first and "-999 for 0" in first
@@ -128,14 +128,14 @@ def test_costs_that_were_stated_otherwise_and_sets_with_conflicts_are_reported()
     ([replace(solve("p"), targets={"given": 50.0})], True, None, "beat the given target, such as -40 for 50"),
     ([replace(solve("p", 3.0), targets={"given": 0.0})], True, None, "1 of 1 solves have a given target of 0"),
 ])  # fmt: skip
-def test_odd_targets_and_why_no_time_to_a_gap_is_stated_are_reported(
+def test_odd_targets_and_missing_times_to_gap_are_explained(
     solves: list[Solve], timed: bool, to_gap: float | None, why: str
 ) -> None:
     notes = [f.text for f in solving_findings(solves, 1, timed, to_gap) if f.effect == "note"]
     assert any(why in note for note in notes) if why else not notes
 
 
-def test_a_span_that_cannot_be_costs_its_solve_and_no_other(tmp_path: Path) -> None:
+def test_an_impossible_span_spoils_only_its_own_solve(tmp_path: Path) -> None:
     path, _ = unpacked("qubo-cpu-tabu", tmp_path)
     whole = evaluate(open_run(path))
     table = read(path / "replies.arrows")
@@ -173,7 +173,7 @@ def issues(workload: Workload, metered: bool, **options: Any) -> list[Issue]:
 
 
 @given(timeout_s=st.floats(1e-3, 100.0), window_s=st.floats(0.05, 5.0))
-def test_a_budget_shorter_than_a_power_window_is_looped_until_it_fills_one(timeout_s: float, window_s: float) -> None:
+def test_a_short_budget_is_looped_to_fill_a_power_window(timeout_s: float, window_s: float) -> None:
     workload = cube()
     given = {"timeout_s": timeout_s, "window_s": window_s, "solves": 1}
     assert {i.repeat for i in issues(workload, False, **given)} == {1}
@@ -254,7 +254,7 @@ GIVEN = "25 of 25, by {} ms at most; its own thread had a processor for {} of 0.
     *((SINGLE, 0.088, {"processor_s": odd}, "25 of 25", "") for odd in ODD),
     (SINGLE, 0.1, {"processor_s": 0.07}, "0 of 25", ""),
 ])  # fmt: skip
-def test_a_solve_is_late_by_its_stamps_and_the_budget_of_the_scenario(
+def test_lateness_follows_the_stamps_and_the_scenario_budget(
     solved: Solved, tmp_path: Path, how: tuple[str, str], budget_s: float, answer: Any, found: str, remedy: str
 ) -> None:
     check = check_of(changed(solved(how), tmp_path / "run", budget_s, answer))
@@ -262,7 +262,7 @@ def test_a_solve_is_late_by_its_stamps_and_the_budget_of_the_scenario(
     assert check.remedy.startswith(remedy)
 
 
-def test_without_a_budget_of_the_scenario_no_solve_is_late(solved: Solved, tmp_path: Path) -> None:
+def test_no_solve_is_late_without_a_scenario_budget(solved: Solved, tmp_path: Path) -> None:
     path = changed(solved(SINGLE), tmp_path / "run", None)
     result = evaluate(open_run(path))
     assert "overrun_max_s" not in result.quantities
@@ -271,7 +271,7 @@ def test_without_a_budget_of_the_scenario_no_solve_is_late(solved: Solved, tmp_p
 
 
 @pytest.mark.parametrize("budget", ["1 s", [], 10**350])
-def test_a_budget_that_is_no_number_is_refused_by_its_name(solved: Solved, tmp_path: Path, budget: object) -> None:
+def test_a_non_numeric_budget_is_refused(solved: Solved, tmp_path: Path, budget: object) -> None:
     path = changed(solved(SINGLE), tmp_path / "run", budget)
     raised(DataError, evaluate, open_run(path), says="the scenario's option timeout_s is")
     raised(StoreError, audit, path)

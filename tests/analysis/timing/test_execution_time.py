@@ -1,5 +1,5 @@
-"""The time of an inference is that of its own spans: beside others on two cores, or with a phase inside another. Power
-times the time in which the device was busy is the energy, and the auditor agrees."""
+"""The time of an inference covers only its own spans, also on two cores or with nested phases. Power times the time in
+which the device was busy is the energy, and the auditor agrees."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -82,7 +82,7 @@ def served(path: Path, *turns: Stages, arrival_hz: float = 5.0, cores: int = 1, 
 
 
 @pytest.mark.parametrize(("arrival_hz", "cores", "batch"), [(5.0, 2, 1), (14.0, 2, 1), (0.0, 2, 1), (60.0, 1, 8)])
-def test_an_inference_takes_its_time_beside_others(tmp_path: Path, arrival_hz: float, cores: int, batch: int) -> None:
+def test_concurrent_inferences_keep_their_own_time(tmp_path: Path, arrival_hz: float, cores: int, batch: int) -> None:
     """Two cores take 0.1 s for each sample at any load, even if both begin at once; only a batch shares a span."""
     found = served(tmp_path / "run", arrival_hz=arrival_hz, cores=cores, batch=batch)
     q, table = found.result.quantities, [row for row in found.run.replies.to_pylist() if not row["warmup"]]
@@ -105,7 +105,7 @@ def test_an_inference_takes_its_time_beside_others(tmp_path: Path, arrival_hz: f
         assert busy_s < 0.99 * q["execution_time_s"].value
 
 
-def test_a_phase_inside_another_takes_no_time_of_its_own(tmp_path: Path) -> None:
+def test_a_nested_phase_adds_no_time(tmp_path: Path) -> None:
     """Of 100 ms, 40 ms are a phase inside; 2 mW above idle for the whole, and 1 mW for the phase inside."""
     q = served(tmp_path / "run", (("inference", 0, 100), ("preprocess", 30, 70))).result.quantities
     assert q["execution_time_s"].value == pytest.approx(0.1, 1e-4)
@@ -138,7 +138,7 @@ def test_an_inference_may_lack_a_phase(tmp_path: Path, turns: tuple[Stages, ...]
     assert q["accuracy"].method.startswith(f"{n} outputs")
 
 
-def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_path: Path) -> None:
+def test_power_of_the_first_part_of_spans_is_measured_separately(tmp_path: Path) -> None:
     """Such a part is a solve until it reaches a gap: 4 mW in the first 40 ms of spans, and 3 mW in the other 60 ms."""
     run = served(tmp_path / "run", (("inference", 0, 100), ("preprocess", 0, 40))).run
     told = _recorded(run, AT_ONCE)
@@ -149,7 +149,7 @@ def test_the_power_of_the_first_part_of_spans_is_not_that_of_whole_spans(tmp_pat
     assert power.half_width() < 0.05 * power.value
 
 
-def test_percentiles_of_times_that_drift_are_as_uncertain_as_their_correlation_makes_them() -> None:
+def test_intervals_of_drifting_times_cover_their_correlation() -> None:
     """A chip that gets warm: successive times differ little."""
     held, clock = 0, cast(Any, SimpleNamespace(step_s=1e-9, rate_sigma=0.0))
     for seed in range(100):

@@ -58,7 +58,7 @@ def values(result: Result) -> dict[str, float]:
 # ---- recorded beside the power ------------------------------------------------------------
 
 
-def test_an_input_is_recorded_and_is_no_supply(tmp_path: Path) -> None:
+def test_a_logic_input_is_no_supply_rail(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", LEVEL, LEVEL)
     trace = found.run.traces["pin"]
     assert len(trace.value) == 2 * (N + 24)
@@ -67,7 +67,7 @@ def test_an_input_is_recorded_and_is_no_supply(tmp_path: Path) -> None:
     assert [r.rail for r in found.result.series.rails] == ["core"]
 
 
-def test_an_input_whose_pin_nobody_declared_places_nothing_and_changes_no_figure(tmp_path: Path) -> None:
+def test_an_undeclared_pin_changes_no_figure(tmp_path: Path) -> None:
     without = measured(tmp_path / "without", {}, {})
     beside = measured(tmp_path / "with", LEVEL, LEVEL)
     trace = beside.run.traces["pin"]
@@ -102,7 +102,7 @@ def test_impossible_edges_are_refused(tmp_path: Path, column: str, value: int | 
 
 
 @pytest.mark.parametrize("pin", ["level", "stamp", "toggle"])
-def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bounce(tmp_path: Path, pin: str) -> None:
+def test_faulty_edges_place_a_slow_meter_within_microseconds(tmp_path: Path, pin: str) -> None:
     wrong = {"pin": pin, "pin_missed": 0.05, "pin_bounce": 0.2, "pin_extra": 0.05, "pin_jitter_s": 2e-7}
     z = []
     for seed in range(6):
@@ -115,7 +115,7 @@ def test_edges_place_a_slow_meter_to_a_look_though_some_are_missing_and_some_bou
     assert np.max(np.abs(z)) <= 4.0
 
 
-def test_a_trace_and_a_pin_that_disagree_are_told_apart(tmp_path: Path) -> None:
+def test_a_disagreement_of_trace_and_pin_is_reported(tmp_path: Path) -> None:
     late = measured(tmp_path / "late", {"pin": "level", "pin_delay_s": 3e-4}, {"pin": "level", "noise": 1e-3}, n=60)
     assert said(late.result, "and their combined uncertainty is")
     assert not said(measured(tmp_path / "right", LEVEL, {"pin": "level", "noise": 1e-3}, n=60).result, "apart")
@@ -146,7 +146,7 @@ def test_figures_by_a_pin_hold_the_truth(tmp_path: Path, pin: str, device: Optio
 ON_PIN = STAMP | {"on_pin": True}
 
 
-def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) -> None:
+def test_the_meter_clock_rate_enters_pin_times(tmp_path: Path) -> None:
     result = measured(tmp_path / "run", ON_PIN, STAMP).result
     time, power = result.quantities["execution_time_s"], result.quantities["dynamic_power_w"]
     assert set(result.clocks) == {"meter"}
@@ -154,13 +154,13 @@ def test_its_clock_is_the_meters_whose_rate_enters_every_time(tmp_path: Path) ->
     assert not any(c.source == "clock rate, meter to device" for c in power.components)
 
 
-def test_what_the_pin_may_lag_enters_the_time_and_cancels_in_no_repetition(tmp_path: Path) -> None:
+def test_the_pin_lag_enters_the_uncertainty_of_time(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", ON_PIN, {"pin": "stamp", "pin_lag_s": 1e-4})
     parts = {c.source: c.u for c in found.result.quantities["execution_time_s"].components}
     assert parts["stamp jitter"] >= 1e-4 * np.sqrt(2.0 / 3.0) * 0.99
 
 
-def test_edges_that_come_after_the_answer_by_no_more_than_their_lag_are_those_of_their_issue(tmp_path: Path) -> None:
+def test_edges_within_the_pin_lag_belong_to_their_issue(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", ON_PIN | {"pin_delay_s": 2e-3}, {"pin": "stamp", "pin_lag_s": 2e-3})
     assert found.result.quantities[TIME].value == pytest.approx(found.real()["execution_time_s"], rel=2e-4)
 
@@ -179,7 +179,7 @@ def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
     assert caught.value.value == 7 and "wire" in caught.value.remedy
 
 
-def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_path: Path) -> None:
+def test_an_extra_edge_is_refused_only_within_an_issue(tmp_path: Path) -> None:
     noisy = measured(tmp_path / "noisy", LEVEL | {"on_pin": True, "pin_bounce": 1.0}, LEVEL, n=5)
     raised(DataError, evaluate, noisy.run, says="issue 0 has 3 begins and 3 ends")
     quiet = measured(tmp_path / "quiet", LEVEL | {"on_pin": True}, LEVEL, n=5)
@@ -189,18 +189,18 @@ def test_an_edge_too_many_is_named_and_one_far_from_every_issue_is_nobodys(tmp_p
     assert values(evaluate(run))["execution_time_s"] == values(quiet.result)["execution_time_s"]
 
 
-def test_brackets_wider_than_the_gaps_move_no_edge_to_a_neighbour(tmp_path: Path) -> None:
+def test_wide_brackets_move_no_edge_to_a_neighbouring_issue(tmp_path: Path) -> None:
     meter = LEVEL | {"meter_forward_s": 0.04, "meter_back_s": 1e-4, "meter_jitter_s": 0.0}
     found = measured(tmp_path / "run", LEVEL | {"on_pin": True}, meter)
     assert found.result.quantities[TIME].value == pytest.approx(found.real()["execution_time_s"], rel=2e-4)
 
 
-def test_without_a_meter_on_its_pin_it_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+def test_a_pin_without_a_meter_is_refused_before_recording(tmp_path: Path) -> None:
     caught = raised(SetupError, measured, tmp_path / "run", ON_PIN, {}, says="no meter watches it")
     assert "mark_input" in caught.remedy
 
 
-def test_a_recording_without_the_pins_trace_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_recording_without_the_pin_trace_states_a_remedy(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", ON_PIN, STAMP)
     result = evaluate(replace(found.run, traces={"core": found.run.traces["core"]}))
     assert "execution_time_s" not in result.quantities
@@ -213,7 +213,7 @@ def test_a_loop_on_a_pin_stands_for_its_executions(tmp_path: Path) -> None:
     assert json.loads(rows[0]["output"])["label"] == "x"
 
 
-def test_in_a_session_its_times_come_from_runs_that_a_meter_watched(tmp_path: Path) -> None:
+def test_session_times_on_a_pin_come_from_metered_runs(tmp_path: Path) -> None:
     options = ("device.on_pin=true", "device.pin=stamp", "meter.pin=stamp", "samples=3", "idle_s=0.5")
     request = Request("mock", ("mock",), "single-stream", "asc", True, None, None, options, tmp_path / "session", ())
     folder = measure(request, quiet=True)

@@ -56,7 +56,7 @@ def work(seed: int = 3) -> Floats:
 
 @given(pace=st.floats(1.1, 6.0), seed=st.integers(0, 99))
 @example(pace=1.9931600647075705, seed=0)
-def test_conversions_that_were_polled_too_often_are_placed_where_they_were_made(pace: float, seed: int) -> None:
+def test_repeatedly_polled_conversions_are_placed_at_their_true_time(pace: float, seed: int) -> None:
     conversions = noise(300, seed)
     found = screened(conversions[np.floor(np.arange(pace, 300 * pace) / pace).astype(int) - 1]).trace
     number = np.arange(len(found.value))
@@ -82,7 +82,7 @@ STAY = {
 
 
 @pytest.mark.parametrize("what", STAY)
-def test_values_that_repeat_by_chance_or_by_the_device_are_kept(what: str) -> None:
+def test_values_repeated_by_chance_or_device_are_kept(what: str) -> None:
     found = screened(STAY[what])
     assert found.trace.value.tolist() == STAY[what].tolist()
     assert not found.notes
@@ -105,7 +105,7 @@ def test_volts_of_exactly_zero_are_no_readings(tmp_path: Path) -> None:
 # ---- long traces --------------------------------------------------------------------------------
 
 
-def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_trace_is_mended_from_sampled_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter_faults, "AT_ONCE", 1600)
     value, at = work(), np.arange(5, 2000, 60)
     value[at] = value[at - 1]
@@ -113,7 +113,7 @@ def test_a_long_trace_is_mended_throughout_by_what_parts_of_it_show(monkeypatch:
     assert "of 792 that were looked at" in screened(value).notes[0]
 
 
-def test_what_only_the_rest_of_a_long_trace_shows_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_clipped_outside_the_sampled_part_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meter_faults, "AT_ONCE", 800)
     clipped, again = noise(4000), np.arange(5, 4000, 60)
     clipped[again] = clipped[again - 1]
@@ -145,7 +145,7 @@ PEAKS = np.where(np.arange(len(LEVEL)) % 24 == 17, 2.0, 0.0)
     (np.full(100, np.nan), ()),
 ], ids=["below spans", "in their noise", "in steps", "peaks", "a range that is left late", "noise", "noisy steps",
         "no noise", "one value", "one level without noise", "no reading", "no number"])  # fmt: skip
-def test_noisy_readings_that_stop_at_a_value_show_an_end(value: Floats, ends: tuple[float, ...]) -> None:
+def test_noisy_readings_show_the_end_of_a_range(value: Floats, ends: tuple[float, ...]) -> None:
     assert ends_of(value) == ends
 
 
@@ -157,7 +157,7 @@ def cut_off(level: float, low: float) -> tuple[Floats, Screened]:
 
 @pytest.mark.parametrize("level", [-0.4, 0.0, 0.5, 1.0, 2.0])
 @pytest.mark.parametrize("low", [0.0, 0.3])
-def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: float, low: float) -> None:
+def test_noise_clipped_at_the_low_end_keeps_the_idle_mean(level: float, low: float) -> None:
     value, found = cut_off(level, low)
     assert float(np.mean(found.trace.value)) == pytest.approx(low + 0.01 * level, abs=3e-4)
     assert found.bias == pytest.approx(0.25 * float(np.mean(value - np.asarray(found.trace.value))))
@@ -165,7 +165,7 @@ def test_noise_that_is_cut_off_at_the_low_end_leaves_the_mean_of_idle(level: flo
 
 
 @pytest.mark.parametrize("level", [-3.0, 6.0], ids=["hardly more than the end", "never the end"])
-def test_idle_that_shows_too_much_or_nothing_of_the_low_end_stays(level: float) -> None:
+def test_idle_unlike_clipped_noise_is_not_corrected(level: float) -> None:
     assert cut_off(level, 0.0)[1].bias == 0.0
 
 
@@ -195,7 +195,7 @@ def late(seed: int = 2) -> Floats:
 
 
 @pytest.mark.parametrize(("width", "seed"), [(16, 1), (128, 1), (250, 1), (250, 2), (250, 3)])
-def test_packets_show_the_grid_too(width: int, seed: int) -> None:
+def test_packets_lie_on_the_grid(width: int, seed: int) -> None:
     """A packet is stamped when it arrives, and its readings are counted backwards, so few overlap."""
     delay = np.random.default_rng(seed).exponential(0.7 * TICKS, 4 * N // width + 1)
     taken = LONG_AGO + TICKS * np.arange(1, 4 * N + 1)
@@ -204,7 +204,7 @@ def test_packets_show_the_grid_too(width: int, seed: int) -> None:
     assert np.ptp(np.diff(found.end_tick)) <= 1
 
 
-def test_arrivals_of_which_some_are_missing_stay_and_are_less_certain() -> None:
+def test_arrivals_with_gaps_stay_and_are_less_certain() -> None:
     came = np.delete(TAKEN + late().astype(np.int64), slice(1000, 1040))
     found = on_grid(stamped(came))
     assert np.array_equal(found.trace.end_tick, came)
@@ -221,7 +221,7 @@ SWAPPED[::20] = SWAPPED[::20, ::-1]
     stamped(np.delete(TAKEN, slice(7, None, 9))), stamped(TAKEN + np.random.default_rng(1).integers(0, 2, N)),
     stamped(SWAPPED.ravel()),
 ], ids=["a grid", "points at any time", "a moving mean", "readings missing", "rounded", "backwards"])  # fmt: skip
-def test_stamps_without_this_fault_stay_unchanged(own: Trace) -> None:
+def test_faultless_stamps_stay_unchanged(own: Trace) -> None:
     assert on_grid(own) == Screened(own)
 
 
@@ -229,7 +229,7 @@ def test_stamps_without_this_fault_stay_unchanged(own: Trace) -> None:
 
 
 @pytest.mark.parametrize(("change_s", "fails"), [(0.0, False), (0.05, True)])
-def test_two_late_deliveries_of_a_busy_host_are_no_change_of_the_delay(change_s: float, fails: bool) -> None:
+def test_two_late_deliveries_are_no_change_of_the_delay(change_s: float, fails: bool) -> None:
     """Two late deliveries in a row, of 26, lift the line through the earliest ones above most others."""
     ended_s = np.linspace(0.02, 1.98, 26)
     late_s = 4e-4 + change_s * ended_s / 2.0
@@ -251,7 +251,7 @@ def counted(end: Indices, joules: Floats) -> Screened:
 
 
 @pytest.mark.parametrize(("jitter_s", "moved"), [(0.0, True), (0.02, False)])
-def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float, moved: bool) -> None:
+def test_a_steadily_renewed_counter_is_placed_at_its_renewals(jitter_s: float, moved: bool) -> None:
     rng = np.random.default_rng(1)
     renewed_s = 0.1 * np.arange(1, 201) + rng.uniform(-jitter_s, jitter_s, 200)
     looked_s = renewed_s + rng.uniform(0.0, 0.0167, 200)
@@ -264,7 +264,7 @@ def test_a_counter_is_placed_at_its_renewals_if_these_are_steady(jitter_s: float
 
 
 @pytest.mark.parametrize("lacks", ["value", "moment"])
-def test_a_counter_that_lacks_a_value_or_moments_stays_where_it_is(lacks: str) -> None:
+def test_a_counter_with_missing_values_or_moments_is_not_moved(lacks: str) -> None:
     stamps = np.round(1e8 * (np.arange(1, 121) + np.random.default_rng(1).uniform(0.0, 0.167, 120))).astype(np.int64)
     stamps = stamps if lacks == "value" else np.repeat(stamps[::2], 2)
     joules = np.where((np.arange(120) == 60) & (lacks == "value"), np.nan, 5.0 * np.arange(120.0))
@@ -272,7 +272,7 @@ def test_a_counter_that_lacks_a_value_or_moments_stays_where_it_is(lacks: str) -
     assert np.array_equal(found.trace.end_tick, stamps) and found.bias == 0.0
 
 
-def test_the_pace_of_a_counter_is_as_uncertain_as_its_looks_make_it() -> None:
+def test_the_pace_interval_of_a_counter_holds_the_truth() -> None:
     off_w, bound_w = np.zeros(60), np.zeros(60)
     for seed in range(60):
         renewed_s = 0.1 * np.arange(1, 121)

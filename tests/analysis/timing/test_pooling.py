@@ -85,7 +85,7 @@ def test_a_piece_of_one_reading_is_that_reading() -> None:
         np.testing.assert_array_equal(getattr(found, name), getattr(like, name))
 
 
-def test_a_piece_with_a_reading_at_full_scale_is_an_overload() -> None:
+def test_a_piece_with_a_full_scale_reading_is_an_overload() -> None:
     value = np.random.default_rng(1).normal(1.0, 0.01, N)
     value[[100, 101, 2000]] = 3.0
     trace = trace_of(value, Rail("core", rate_hz=HZ, range_max=3.0))
@@ -103,7 +103,7 @@ def test_readings_of_unequal_length_are_weighted_by_their_stamps() -> None:
 
 
 @given(seed=st.integers(0, 1000), sigma_s=st.floats(1e-5, 0.02), tau_s=st.sampled_from([0.0, 0.003]))
-def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sigma_s: float, tau_s: float) -> None:
+def test_pieces_are_cut_at_every_requested_moment(seed: int, sigma_s: float, tau_s: float) -> None:
     rng = np.random.default_rng(seed)
     trace, busy = trace_of(rng.normal(size=N)), activity(rng)
     moments = moments_s(replace(single_of(trace), tau_s=tau_s), busy, sigma_s, 0.001)
@@ -115,7 +115,7 @@ def test_pieces_lie_on_one_side_of_every_moment_that_is_asked_for(seed: int, sig
     assert not np.any(within[:, np.diff(cuts) > 1])
 
 
-def test_the_reading_on_either_side_of_a_span_is_a_piece_of_its_own() -> None:
+def test_readings_next_to_a_span_are_separate_pieces() -> None:
     rng = np.random.default_rng(3)
     trace, busy = trace_of(rng.normal(size=N)), activity(rng)
     cuts = cuts_of(trace, CLOCK.seconds, moments_s(single_of(trace), busy, 0.0, 0.001), 10)
@@ -133,7 +133,7 @@ def activity(rng: np.random.Generator, spans: int = 20) -> Activity:
     return Activity(phases, phases, none, none, np.array([[0.05, 0.4], [2.6, 2.95]]), False)
 
 
-def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_ends() -> None:
+def test_stretches_hold_idle_windows_and_the_outer_spans() -> None:
     rng = np.random.default_rng(2)
     trace, busy = trace_of(rng.normal(size=N)), activity(rng)
     windows_s, part = stretches(trace, CLOCK, busy, 1500)
@@ -147,7 +147,7 @@ def test_stretches_hold_the_idle_windows_the_first_and_the_last_span_and_both_en
         assert np.any((windows_s[:, 0] <= moment) & (windows_s[:, 1] >= moment)), moment
 
 
-def test_no_more_readings_of_a_long_trace_are_examined_than_allowed() -> None:
+def test_a_long_trace_is_examined_up_to_a_limit() -> None:
     start: Any = GridTicks(0, 1000, 10**9)
     end: Any = GridTicks(0, 1000, 10**9, 1000)
     trace = Trace(Rail("core", rate_hz=1e6), "meter", "host", start, end, start, np.zeros(0, bool), True)
@@ -161,7 +161,7 @@ def test_no_more_readings_of_a_long_trace_are_examined_than_allowed() -> None:
     assert len(part.phases["inference"].windows_s) >= 8
 
 
-def test_a_long_trace_that_ends_before_it_begins_is_refused() -> None:
+def test_a_long_backward_trace_is_refused() -> None:
     rng = np.random.default_rng(4)
     backward: Any = GridTicks(0, -1_000_000, N)
     trace = replace(trace_of(rng.normal(size=N)), start_tick=backward)
@@ -208,13 +208,13 @@ def test_stretches_and_pieces_agree(kind: str, seed: int, tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("wrong_rate", 2), ("every_reading_twice", 1)])
-def test_what_contradicts_the_grid_is_refused_in_a_long_trace_too(kind: str, seed: int, tmp_path: Path) -> None:
+def test_contradictions_of_the_grid_refuse_a_long_trace(kind: str, seed: int, tmp_path: Path) -> None:
     _, run = recorded(seed, kind, tmp_path)
     assert not any(name in evaluate(run, count_of(run) // part).quantities for part in (1, 4) for name in POWERS[:2])
 
 
 @pytest.mark.parametrize("kind", ["plain", "bits_flip_on_the_wire"])
-def test_a_trace_that_stays_in_its_file_gives_the_same_figures(kind: str, tmp_path: Path) -> None:
+def test_a_trace_read_from_its_file_gives_the_same_figures(kind: str, tmp_path: Path) -> None:
     _, run = recorded(3, kind, tmp_path)
     at_once = count_of(run) // 3
     stored = open_run(tmp_path / "run", at_once=at_once)
@@ -222,13 +222,13 @@ def test_a_trace_that_stays_in_its_file_gives_the_same_figures(kind: str, tmp_pa
     assert evaluate(stored, at_once).to_json() == evaluate(run, at_once).to_json()
 
 
-def test_intervals_from_a_recording_written_by_blocks_hold_the_truth(tmp_path: Path) -> None:
+def test_intervals_of_a_recording_in_blocks_hold_the_truth(tmp_path: Path) -> None:
     lab, run = recorded(4, "plain", tmp_path, 1 << 12)
     found = evaluate(run, at_once=count_of(run) // 4).quantities
     assert all(held(found[name], true) for name, true in lab.truth().items())
 
 
-def test_behind_a_declared_filter_means_and_single_readings_both_hold_the_truth(tmp_path: Path) -> None:
+def test_pooled_and_single_readings_hold_behind_a_filter(tmp_path: Path) -> None:
     """Means over the margins of spans show less about the ends of spans, so the two may differ by more."""
     lab, run = recorded(1, "filter_declared", tmp_path)
     assert all(off(lab, evaluate(run, at_once)) <= 1.5 for at_once in (10**6, count_of(run) // 4))

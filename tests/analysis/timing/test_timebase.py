@@ -1,4 +1,4 @@
-"""Clock readings become a map from ticks to seconds, exactly as good as it states; so are the rates of clocks."""
+"""Clock readings become a map from ticks to seconds; the map and the rates of clocks are as certain as stated."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -51,7 +51,7 @@ class Wire:
 
 
 @given(st.integers(-(10**12), 10**12), st.floats(-3e-4, 3e-4), st.integers(3, 60))
-def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n: int) -> None:
+def test_readings_without_delay_give_the_exact_map(offset: int, rate: float, n: int) -> None:
     ticks = [offset + k * 12_500_000 for k in range(n)]
     seconds = [k * (1.0 + rate) for k in range(n)]
     exact = [Bracket(round(t * 1e9), tick, round(t * 1e9)) for t, tick in zip(seconds, ticks, strict=True)]
@@ -65,7 +65,7 @@ def test_readings_without_delay_give_the_map_itself(offset: int, rate: float, n:
     st.integers(-(2**61), 2**61), st.integers(0, 2**62), st.floats(1.0, 60.0), st.floats(1e-6, 1e-2),
     st.floats(0.0, 1e-3), st.integers(0, 99),
 )  # fmt: skip
-def test_offsets_of_the_clock_and_of_the_host_s_change_no_second(
+def test_clock_offsets_change_no_second(
     offset: int, t0_ns: int, length_s: float, there_s: float, jitter_s: float, seed: int
 ) -> None:
     plain = Wire(there_s=there_s, jitter_s=jitter_s, rate=1e-4, seed=seed).read(marks(length_s))
@@ -76,7 +76,7 @@ def test_offsets_of_the_clock_and_of_the_host_s_change_no_second(
     assert (a.sigma_s, a.rate, a.rate_sigma) == (b.sigma_s, b.rate, b.rate_sigma)
 
 
-def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slow_way_shows() -> None:
+def test_readings_scatter_within_half_of_their_round_trip() -> None:
     """With no delay back, a reading is latched at the end of its round trip, half a round trip after the middle."""
     brackets = Wire(rate=1e-4, jitter_s=1e-3, there_s=1e-4, back_s=0.0).read(np.linspace(0.0, 40.0, 200))
     ideal = Timebase(CLOCK, 0, -7.0, 1.0 / 1.0001, 0.0, 0.0, "ideal")
@@ -87,7 +87,7 @@ def test_readings_lie_about_the_map_within_half_of_their_round_trips_and_the_slo
     assert found[:, 1] == pytest.approx(-found[:, 2], abs=1.0 / HZ)
 
 
-def test_a_link_that_also_jitters_errs_within_two_sigma_nearly_always() -> None:
+def test_a_jittering_link_errs_within_two_sigma() -> None:
     rng = np.random.default_rng(8)
     worst = []
     for seed in range(150):
@@ -100,7 +100,7 @@ def test_a_link_that_also_jitters_errs_within_two_sigma_nearly_always() -> None:
     assert max(worst) < 3.0
 
 
-def test_half_of_the_shortest_round_trip_is_in_the_sigma_however_often_it_is_read() -> None:
+def test_half_of_the_shortest_round_trip_is_in_the_sigma() -> None:
     few, many = (fit_brackets(CLOCK, Wire(there_s=4e-3, back_s=0.0).read(marks(10.0, n)), 0) for n in (2, 500))
     assert few.sigma_s == pytest.approx(2e-3 / np.sqrt(3.0), rel=0.01)
     assert many.sigma_s == pytest.approx(few.sigma_s, rel=0.01)
@@ -116,7 +116,7 @@ def test_slow_round_trips_do_not_count() -> None:
 
 
 @pytest.mark.parametrize("rate", [0.0, 1.5e-4, -8e-4])
-def test_a_rate_from_one_moment_is_nominal_within_the_declared_tolerance(rate: float) -> None:
+def test_a_rate_from_one_moment_is_the_nominal_rate(rate: float) -> None:
     wire = Wire(rate=rate)
     found = fit_brackets(CLOCK, wire.read([0.0]), 0)
     assert found.rate == 1.0
@@ -137,7 +137,7 @@ def test_one_trigger_and_the_arrival_of_readings_bound_the_rate(rate: float, jit
     assert fit_brackets(CLOCK, trigger, 0, np.column_stack([ended, arrived_s])[:2]).rate == 1.0
 
 
-def test_arrivals_are_not_asked_where_the_clock_can_be_read_twice() -> None:
+def test_arrivals_are_unused_if_the_clock_is_read_twice() -> None:
     wire = Wire(rate=1e-4)
     nonsense = np.column_stack([np.arange(10.0), 3.0 * np.arange(10.0)])
     rows = wire.read(marks(10.0))
@@ -149,14 +149,14 @@ def test_a_clock_that_was_never_read_is_an_error() -> None:
         fit_brackets(CLOCK, [], 0)
 
 
-def test_the_host_clock_counts_nanoseconds_from_the_start_of_the_run() -> None:
+def test_the_host_clock_counts_nanoseconds_from_the_run_start() -> None:
     host = host_timebase(10**18)
     assert host.seconds(np.array([10**18, 10**18 + 1, 10**18 + 10**9], dtype=np.int64)).tolist() == [0.0, 1e-9, 1.0]
     assert host.sigma_at(1e4) == 0.0
 
 
 @given(st.floats(-1e-2, 1e-2), st.floats(-1e-4, 1e-4), st.floats(-50.0, 50.0))
-def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: float, rate_by: float, t: float) -> None:
+def test_an_adjusted_map_shifts_and_stretches_at_its_reference(by_s: float, rate_by: float, t: float) -> None:
     plain = fit_brackets(CLOCK, Wire().read(marks(10.0)), 0)
     moved = plain.adjusted(by_s, rate_by, 1e-6, 1e-9, "marks")
     tick = np.array([plain.ref_tick + round(t * HZ)])
@@ -170,7 +170,7 @@ def test_an_adjusted_map_moves_at_its_reference_and_stretches_about_it(by_s: flo
 FAST = {"device": -30e-6, "meter": 40e-6}
 
 
-def test_rates_of_a_device_and_of_a_meter_that_its_trace_places_hold(tmp_path: Path) -> None:
+def test_intervals_of_clock_rates_hold_the_truth(tmp_path: Path) -> None:
     z = []
     for seed in range(6):
         device = {"device_seed": seed, "device_drift_ppm": 1e6 * FAST["device"], "timeout_s": 100.0}
@@ -182,7 +182,7 @@ def test_rates_of_a_device_and_of_a_meter_that_its_trace_places_hold(tmp_path: P
 
 
 @pytest.mark.parametrize("length_s", [5.0, 13.0])
-def test_readings_of_one_moment_share_what_a_tick_cannot_show(length_s: float) -> None:
+def test_readings_of_one_moment_share_their_tick_error(length_s: float) -> None:
     """Readings at both ends within one tick of 32 kHz: they agree to a microsecond, and are off together."""
     rng, hz = np.random.default_rng(1), 32768.0
     z = []

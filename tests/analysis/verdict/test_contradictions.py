@@ -1,5 +1,5 @@
-"""A recording that contradicts itself is INVALID by a rule with a name; so is a live run whose readings contradict
-their times of arrival."""
+"""A named rule makes a contradictory recording INVALID, and a live run whose readings contradict their arrival
+times."""
 
 import os
 import signal
@@ -71,7 +71,7 @@ SPANS = {
 
 
 @pytest.mark.parametrize(("kind", "trip_s"), [("plain", 0.02), ("clocks_and_idle_wander_under_unlike_requests", 1e-4)])
-def test_spans_outside_host_stamps_count_as_far_as_clocks_are_known(tmp_path: Path, kind: str, trip_s: float) -> None:
+def test_spans_outside_host_stamps_are_reported_beyond_clock_error(tmp_path: Path, kind: str, trip_s: float) -> None:
     lab = lab_of(kind, 25000)
     lab.bracket_s = trip_s
     write(lab, tmp_path / "run")
@@ -85,11 +85,11 @@ def test_spans_outside_host_stamps_count_as_far_as_clocks_are_known(tmp_path: Pa
 
 
 @pytest.mark.parametrize("rule", SPANS)
-def test_spans_that_cannot_be_are_named(tmp_path: Path, rule: str) -> None:
+def test_impossible_spans_are_reported(tmp_path: Path, rule: str) -> None:
     assert rule in [check.rule for check in failed(tmp_path / "run", SPANS[rule])]
 
 
-def test_an_overlap_of_samples_on_a_device_that_holds_one_counts_in_both(tmp_path: Path) -> None:
+def test_overlapping_spans_on_a_serial_device_count_in_full(tmp_path: Path) -> None:
     """Only the stamps overlap; the time of one sample does not become shorter by the error of the other's stamp."""
     failed(tmp_path / "run", SPANS["spans that overlap on a device that holds one sample"])
     main(["report", str(tmp_path / "run"), "--json"])
@@ -113,7 +113,7 @@ def test_a_chunk_that_is_doubled_or_missing_is_named(tmp_path: Path, doubled: bo
     assert [c.rule for c in found] == (["readings of rail pin on disk"] if doubled else [])
 
 
-def test_a_file_that_was_cut_in_a_run_that_ended_well_is_named(tmp_path: Path) -> None:
+def test_a_cut_file_in_a_complete_run_is_reported(tmp_path: Path) -> None:
     """A crash cuts files and leaves no stop line; a stop line lists completely written files."""
     assert failed(tmp_path / "run", [(0, 8)] * 5) == []
     replies = tmp_path / "run" / "replies.arrows"
@@ -146,7 +146,7 @@ record(Path(sys.argv[1]), bench, work, [Issue([one]), Idle(4.0), Issue([one])], 
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGSTOP"), reason="this system cannot stop a process")
-def test_a_process_that_was_stopped_says_so(tmp_path: Path) -> None:
+def test_a_stopped_process_records_a_gap(tmp_path: Path) -> None:
     path = tmp_path / "run"
     running = subprocess.Popen([sys.executable, "-c", STOPPED, str(path)], stdout=subprocess.DEVNULL)
     try:
@@ -190,7 +190,7 @@ def contradicted(result: Result) -> bool:
 @pytest.mark.parametrize(("fault", "rate_hz"), [
     ({"deliveries": 2}, 1e3), *(({"rate_error": e}, hz) for e, hz in ((0.01, 200.0), (-0.01, 20e3), (-0.5, 1e3))),
 ], ids=["twice", "faster than declared", "slower than declared", "half the rate"])  # fmt: skip
-def test_another_rate_than_declared_is_invalid_live(tmp_path: Path, fault: dict[str, float], rate_hz: float) -> None:
+def test_a_live_run_with_a_wrong_rate_is_invalid(tmp_path: Path, fault: dict[str, float], rate_hz: float) -> None:
     assert contradicted(measured(tmp_path, 0.05, rate_hz=rate_hz, **fault))
 
 

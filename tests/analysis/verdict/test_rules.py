@@ -114,7 +114,7 @@ BROKEN: dict[str, tuple[list[Asked], dict[str, Any], list[tuple[str, str, str]]]
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_rule_that_alone_is_broken_is_named_with_what_was_found_and_is_allowed(tmp_path: Path, what: str) -> None:
+def test_a_single_broken_rule_is_named_with_its_limit(tmp_path: Path, what: str) -> None:
     asked, about, rules = BROKEN[what]
     verdict = judged(tmp_path, asked, **about)
     assert not verdict.valid
@@ -122,7 +122,7 @@ def test_a_rule_that_alone_is_broken_is_named_with_what_was_found_and_is_allowed
 
 
 @pytest.mark.parametrize("seconds", [0.7, 1.1, 2.3, 10.12, 600.0])
-def test_exactly_the_duration_asked_for_is_long_enough(tmp_path: Path, seconds: float) -> None:
+def test_the_exact_duration_is_long_enough(tmp_path: Path, seconds: float) -> None:
     asked = [Asked(t, t, t + 0.1) for t in (1.7, 1.7 + seconds - 0.1)]
     least = Rules("test", "server", "a test", submittable=False, min_duration_s=seconds, idle_s=seconds)
     assert broken(judged(tmp_path, asked, rules=least, idle_s=(seconds, seconds))) == []
@@ -131,7 +131,7 @@ def test_exactly_the_duration_asked_for_is_long_enough(tmp_path: Path, seconds: 
 @pytest.mark.parametrize(
     ("count", "few"), [(63, [("queries for p90 (early stopping)", "63", "at least 64")]), (64, [])]
 )
-def test_without_a_bound_early_stopping_asks_for_the_least_count(tmp_path: Path, count: int, few: list[Any]) -> None:
+def test_early_stopping_without_a_bound_needs_the_least_count(tmp_path: Path, count: int, few: list[Any]) -> None:
     loose = replace(ALL, min_queries=1, min_duration_s=0.0)
     assert broken(judged(tmp_path, good()[: count + 1], rules=loose, options={})) == few
 
@@ -140,7 +140,7 @@ STREAM = {"window_s": 1.0, "stride_s": 0.5, "deadline_s": None}
 IN_TIME = Rules("test", "real-time", "a test", submittable=False, in_time_share=0.9, late_share=0.1)
 
 
-def test_too_few_frames_in_time_are_named_and_a_dropped_one_is_not_in_time(tmp_path: Path) -> None:
+def test_too_few_frames_in_time_are_reported(tmp_path: Path) -> None:
     asked = [Asked(k * 0.5, k * 0.5, k * 0.5 + 0.5) for k in range(20)]
     assert broken(judged(tmp_path, asked, rules=IN_TIME, options=STREAM)) == []
     for left, share in ((2, []), (3, [("frames answered within 0.5 s", "85.00%", "at least 90%")])):
@@ -148,7 +148,7 @@ def test_too_few_frames_in_time_are_named_and_a_dropped_one_is_not_in_time(tmp_p
         assert broken(judged(tmp_path, some, rules=IN_TIME, options=STREAM)) == share
 
 
-def test_a_deadline_of_its_own_takes_the_place_of_the_stride(tmp_path: Path) -> None:
+def test_a_declared_deadline_replaces_the_stride(tmp_path: Path) -> None:
     asked = [Asked(k * 0.5, k * 0.5, k * 0.5 + 0.3) for k in range(20)]
     verdict = judged(tmp_path, asked, rules=IN_TIME, options=STREAM | {"deadline_s": 0.25})
     assert broken(verdict) == [("frames answered within 0.25 s", "0.00%", "at least 90%")]
@@ -157,7 +157,7 @@ def test_a_deadline_of_its_own_takes_the_place_of_the_stride(tmp_path: Path) -> 
 # ---- a slow host ---------------------------------------------------------------------------
 
 
-def test_a_host_that_bunches_arrivals_is_caught_by_their_gaps(tmp_path: Path) -> None:
+def test_bunched_arrivals_are_found_by_their_gaps(tmp_path: Path) -> None:
     """Never more than 5 ms late, and yet the load is not Poisson's."""
     due_s = 5.0 + (AT_S - 5.0) / 20.0
     kept_s = np.ceil(due_s / 0.005) * 0.005
@@ -182,7 +182,7 @@ def test_waiting_for_a_busy_device_is_not_the_hosts_fault(tmp_path: Path, holds:
 # ---- which rules apply ---------------------------------------------------------------------
 
 
-def test_an_accuracy_run_is_judged_by_an_answer_to_the_whole_set_and_a_compliance_run_is_short(tmp_path: Path) -> None:
+def test_an_accuracy_run_must_answer_the_whole_set(tmp_path: Path) -> None:
     asked, loose = [Asked(None, k, k + 0.5, f"s{k}") for k in range(4)], replace(ALL, whole_set=False)
     assert broken(judged(tmp_path, asked, purpose="accuracy")) == []
     short = judged(tmp_path, asked[:3], purpose="accuracy", rules=loose)
@@ -202,13 +202,13 @@ def test_a_run_without_any_query_is_invalid(tmp_path: Path) -> None:
 # ---- the sets themselves -------------------------------------------------------------------
 
 
-def test_quick_is_never_submittable_and_the_others_are() -> None:
+def test_only_the_rule_set_quick_is_not_submittable() -> None:
     for name, (_, _, scenarios) in SETS.items():
         assert {rules(name, scenario).submittable for scenario in scenarios} == {name != "quick"}
     assert rules("quick", "one of my own").submittable is False
 
 
-def test_the_sets_ask_what_their_sources_ask() -> None:
+def test_rule_sets_match_their_sources() -> None:
     server = rules("mlperf-6", "server")
     assert (server.min_duration_s, server.percentile, server.min_queries, server.warmup) == (600.0, 0.99, 662, 0)
     stream = rules("mlperf-6", "single-stream")
@@ -218,13 +218,13 @@ def test_the_sets_ask_what_their_sources_ask() -> None:
 
 
 @pytest.mark.parametrize(("asked_hz", "told"), [(10.0, False), (13.0, True)])
-def test_a_draw_of_arrivals_far_from_the_rate_asked_is_reported(asked_hz: float, told: bool, tmp_path: Path) -> None:
+def test_an_arrival_rate_far_from_the_request_is_reported(asked_hz: float, told: bool, tmp_path: Path) -> None:
     every = [Asked(0.1 * k, 0.1 * k, 0.1 * k + 0.05) for k in range(20)]
     remarks = remarks_of(recording(tmp_path / "run", every, options={"arrival_hz": asked_hz}))
     assert any("due at 10 Hz" in remark for remark in remarks) is told
 
 
-def test_that_totals_add_what_several_meters_read_is_reported(tmp_path: Path) -> None:
+def test_totals_over_several_meters_are_noted(tmp_path: Path) -> None:
     def of(name: str, rail: str, unit: str = "W", kind: str = "mean") -> dict[str, Any]:
         conversion = {"unit": unit, "supply_v": None, "burden_ohm": 0.0, "supply_rail": None}
         return METER | {"name": name, "rails": [{"name": rail, "kind": kind, "conversion": conversion}]}
@@ -280,7 +280,7 @@ def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
     assert [p for p, _ in REMEDIES if not any(re.match(p, rule) for rule in found)] == []
 
 
-def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None:
+def test_only_a_failed_rule_carries_its_remedy() -> None:
     rules = made_up().start.rules or pytest.fail("the made-up run has rules")
     late = Finding("p99 of the host's slip", "0.2 s", "at most 0.1 s", False)
     failed, passed, own = named([late, replace(late, ok=True), replace(late, remedy="Wait")], rules)
@@ -288,7 +288,7 @@ def test_a_rule_that_fails_carries_its_remedy_and_one_that_passes_none() -> None
     assert (passed.remedy, own.remedy) == ("", "Wait")
 
 
-def test_a_rule_of_a_run_in_a_session_has_the_remedy_of_the_run() -> None:
+def test_a_run_rule_has_the_same_remedy_in_a_session() -> None:
     assert remedy_of("power-1: shortest idle window") == remedy_of("shortest idle window") != ""
 
 
@@ -299,7 +299,7 @@ def _without_power(valid: bool) -> Result:
     return with_checks(replace(result, quantities=Figures(kept)), *checks)
 
 
-def test_without_power_the_verdict_is_valid_for_times_alone() -> None:
+def test_a_verdict_without_power_is_valid_for_times_only() -> None:
     result = _without_power(valid=True)
     said = verdict_by_rule.verdict_of(result)
     assert said is not None and result.verdict == said.verdict == "VALID for times; power refused"
@@ -322,14 +322,14 @@ POWER = refusal(FigureKey("active_power_w"), "no trace", "Measure again")
 RULING = Ruling("quick", "", False)
 
 
-def test_a_check_that_casts_doubt_is_among_the_notes_where_it_fails_under_any_written_rules() -> None:
+def test_a_failed_doubt_check_is_noted_without_written_rules() -> None:
     result = replace(made_up(), findings=(DOUBT, PASSED_DOUBT, BROKEN_RULE), ruling=None)
 
     assert result.validity is None
     assert result.notes == ("gaps in the host's heartbeat: 1, the longest 2 s, allowed: none",)
 
 
-def test_a_sentence_is_said_once() -> None:
+def test_equal_notes_appear_once() -> None:
     assert replace(made_up(), findings=(note("twice"), note("twice"))).notes == ("twice",)
 
 

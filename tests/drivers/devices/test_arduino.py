@@ -86,7 +86,7 @@ def commands(board: TinyBoardSim) -> list[str]:
 
 
 @pytest.mark.parametrize(("together", "phases"), [(False, ("preprocessing", "inference")), (True, ("both",))])
-def test_each_phase_is_a_span_of_its_own_in_turn_or_both_are_one(together: bool, phases: tuple[str, ...]) -> None:
+def test_phases_are_stamped_separately_or_as_one_span(together: bool, phases: tuple[str, ...]) -> None:
     with opened(together=together) as (board, device):
         reply = answer(device, audio(), times=3)
 
@@ -96,7 +96,7 @@ def test_each_phase_is_a_span_of_its_own_in_turn_or_both_are_one(together: bool,
     assert reply.output["label"] in CLASSES
 
 
-def test_inference_alone_takes_the_features_of_its_sample_and_is_refused_without_them() -> None:
+def test_inference_alone_requires_the_features_of_its_sample() -> None:
     with opened() as (board, device):
         assert answer(device, audio(), phase="preprocessing").output == {"label": None}
         spans = answer(device, audio(), times=2, phase="inference").spans
@@ -122,7 +122,7 @@ def test_a_recording_states_the_firmware_the_network_and_the_flags() -> None:
     assert info.preprocessing is not None and info.preprocessing.phases == ("preprocessing",)
 
 
-def test_the_network_is_described_as_it_is_deployed_and_only_what_pooling_takes_is_multiplied() -> None:
+def test_the_described_network_has_the_deployed_sizes() -> None:
     network = read_network(DEFAULT_NETWORK).network
     info = network_info(network)
     assert not list(network_faults(info))
@@ -138,14 +138,14 @@ def test_the_network_is_described_as_it_is_deployed_and_only_what_pooling_takes_
 # ---- who the board is -----------------------------------------------------------------------
 
 
-def test_a_board_with_the_reference_firmware_is_refused_with_the_way_to_flash_it() -> None:
+def test_reference_firmware_is_refused_with_the_command_to_flash() -> None:
     with TinyBoardSim(baud=BAUD) as board:
         caught = raised(SetupError, open_, board)
     assert caught.field == "firmware" and "arduino-cli" in caught.remedy
     assert "SIM-board" in caught.message and NAME in caught.message
 
 
-def test_a_board_of_this_checkouts_source_is_told_from_another(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_firmware_source_is_compared_with_this_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     def said(source: str) -> str:
         with board_with(source=source) as board, closing(open_(board)) as device:
             return str(device.info().details["source"])
@@ -160,7 +160,7 @@ def test_a_board_of_this_checkouts_source_is_told_from_another(monkeypatch: pyte
     ("firmware", "another"), ("version", "2.0"), ("version", ""), ("slice", "many"), ("memory", "-1"),
     ("command", "5"), ("network", "0" * 64),
 ])  # fmt: skip
-def test_a_board_that_states_another_firmware_or_nonsense_is_refused(field: str, value: str) -> None:
+def test_a_board_with_unknown_or_malformed_firmware_is_refused(field: str, value: str) -> None:
     with board_with(**{field: value}) as board:
         caught = raised(SetupError, open_, board)
     assert (caught.field, caught.value) == (field, value) and "arduino-cli" in caught.remedy
@@ -177,19 +177,19 @@ def test_a_board_that_states_another_firmware_or_nonsense_is_refused(field: str,
     (Sample("loud", np.full(SLICE, 2.0, np.float32), rate_hz=16000.0), "beyond -1 to 1"),
     (Sample("nan", np.full(SLICE, np.nan, np.float32), rate_hz=16000.0), "not finite"),
 ])  # fmt: skip
-def test_what_is_not_one_slice_of_audio_is_refused_before_it_is_sent(sample: Sample, text: str) -> None:
+def test_an_invalid_audio_slice_is_refused_before_sending(sample: Sample, text: str) -> None:
     with opened() as (board, device):
         before = len(board.commands)
         caught = raised(DataError, device.stage, [sample])
     assert text in str(caught) and caught.value == sample.id and len(board.commands) == before
 
 
-def test_at_a_wrong_baud_rate_the_rate_is_named() -> None:
+def test_a_wrong_baud_rate_is_named() -> None:
     with board_with() as board, pytest.raises(SetupError) as caught:
         board.spoil = lambda line: [bytes(byte ^ 0x95 for byte in line.encode()) + b"\n"]
         open_(board, baud=9600, boot_s=0.4)
     assert "at 9600 baud" in caught.value.message and "baud rate" in caught.value.remedy
 
 
-def test_the_rate_that_restarts_a_nano_into_its_bootloader_is_refused() -> None:
+def test_the_baud_rate_that_starts_the_bootloader_is_refused() -> None:
     raised(UsageError, open_device, says="bootloader", port="/dev/tty-nothing", baud=1200)

@@ -76,14 +76,14 @@ def test_the_board_keeps_every_rule() -> None:
     assert {"repeat.executions", "repeat.spans", "timer.rate", "span.clock", "info.network"} <= set(rules)
 
 
-def test_the_same_work_takes_the_same_time_in_another_qemu(bench: tuple[Device, SimPlant]) -> None:
+def test_the_same_work_takes_the_same_time_in_any_qemu(bench: tuple[Device, SimPlant]) -> None:
     sample = open_workload(samples=1).samples[0]
     with closing(open_device(open_plant(), simulate=True)) as other:
         lasted = [[s.off_tick - s.on_tick for s in answer(each, sample, times=10).spans] for each in (bench[0], other)]
     assert lasted[0] == pytest.approx(lasted[1], rel=1e-5) and min(lasted[0]) > 1e5
 
 
-def test_the_bench_is_busy_for_as_long_as_the_board_counted(bench: tuple[Device, SimPlant]) -> None:
+def test_the_plant_is_busy_for_the_time_the_board_counted(bench: tuple[Device, SimPlant]) -> None:
     device, plant = bench
     before = len(plant.activity)
     reply = answer(device, open_workload(samples=1).samples[0], times=2)
@@ -91,7 +91,7 @@ def test_the_bench_is_busy_for_as_long_as_the_board_counted(bench: tuple[Device,
     assert stamped == [(phase, (off - on) // 1000) for phase, on, off in plant.activity[before:]]
 
 
-def test_a_recording_says_that_its_time_counts_instructions(bench: tuple[Device, SimPlant]) -> None:
+def test_a_recording_states_that_time_counts_instructions(bench: tuple[Device, SimPlant]) -> None:
     info = bench[0].info()
     assert info.mode == "simulator" and "counts instructions" in info.details["time"]
     assert "assumed" in info.details["power_profile"]["assumption"]
@@ -132,7 +132,7 @@ def test_a_qemu_that_dies_is_reported() -> None:
                 running.line.line(float("inf"))
 
 
-def test_a_qemu_that_cannot_start_is_reported_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_qemu_at_start_is_reported_verbatim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "qemu-system-arm"
     program.write_text("#!/bin/sh\necho no such machine >&2\nexit 1\n")
     program.chmod(0o755)
@@ -152,7 +152,7 @@ def test_a_shell_that_hangs_is_killed_with_qemu(monkeypatch: pytest.MonkeyPatch)
     assert not psutil.wait_procs(both, 30.0)[1] and not running.firmware.elf.parent.exists()
 
 
-def test_a_network_of_ones_own_is_built_in_and_named_by_its_digest(tmp_path: Path) -> None:
+def test_a_custom_network_is_built_in_and_named_by_digest(tmp_path: Path) -> None:
     shipped, own = read_network(DEFAULT_NETWORK).network, tmp_path / "own.h"
     other = replace(shipped, dense_bias=shipped.dense_bias[::-1].copy())
     own.write_text(header(other), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The solvers on this computer as devices: budgets, kept even on a busy host, progress, and costs of solutions."""
+"""The solvers on this computer as devices: progress, costs of solutions, and budgets that hold even on a busy host."""
 
 import math
 import sys
@@ -51,14 +51,14 @@ def solved(device: Device, budget: Budget) -> Reply:
 
 
 @pytest.mark.parametrize("opener", SOLVERS)
-def test_it_does_what_the_rig_asks_of_a_device(opener: Callable[..., Device]) -> None:
+def test_the_solver_passes_the_device_check(opener: Callable[..., Device]) -> None:
     samples = [Sample(f"n{n}", random_graph(n, 0.2, n).to_payload()) for n in (60, 9, 2, 1)]
     problems = {sample.id: from_payload(sample.payload) for sample in samples}
     checked = check_device(opener(default_s=0.02), samples, judge=lambda s, text: problems[s.id].judge(text)[0])
     assert "reply.cost" in checked
 
 
-def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Device) -> None:
+def test_progress_stamps_lie_within_the_span_of_a_solve(device: Device) -> None:
     reply = solved(device, Budget(0.1))
     (span,) = reply.spans
     costs, ticks = [p.cost for p in reply.progress], [p.tick for p in reply.progress]
@@ -72,7 +72,7 @@ def test_progress_falls_strictly_inside_the_span_to_the_claimed_cost(device: Dev
         assert GRAPH.cost(from_hex(p.solution.hex(), GRAPH.nodes)) == p.cost
 
 
-def test_nothing_counts_after_the_deadline_and_the_overrun_is_stated(device: Device) -> None:
+def test_progress_ends_at_the_deadline_and_overrun_is_stated(device: Device) -> None:
     reply = solved(device, Budget(0.05))
     (span,) = reply.spans
     lasted_s = (span.off_tick - span.on_tick) * 1e-9
@@ -81,7 +81,7 @@ def test_nothing_counts_after_the_deadline_and_the_overrun_is_stated(device: Dev
     assert lasted_s < 10.0
 
 
-def test_a_cost_to_stop_at_stops(device: Device) -> None:
+def test_solving_ends_at_a_cost(device: Device) -> None:
     reply = solved(device, Budget(None, -5.0))
     assert reply.output["cost"] <= -5
     assert (reply.spans[0].off_tick - reply.spans[0].on_tick) * 1e-9 < 10.0
@@ -95,7 +95,7 @@ def test_the_span_begins_after_loading_and_compiling() -> None:
     opened.close()
 
 
-def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> None:
+def test_a_larger_budget_continues_the_same_search_walk() -> None:
     def first_sets(budget_s: float) -> list[bytes]:
         with closing(cpu_mis.open_device(seed=5)) as opened:
             return [p.solution for p in answer(opened, SAMPLE, budget=Budget(budget_s)).progress]
@@ -104,12 +104,12 @@ def test_the_search_sees_the_beginning_of_the_same_walk_under_any_budget() -> No
     assert len(short) > 1 and long[: len(short)] == short
 
 
-def test_each_solve_has_a_seed_of_its_own(device: Device) -> None:
+def test_each_solve_has_its_own_seed(device: Device) -> None:
     assert [solved(device, Budget(0.01)).output["seed"] for _ in range(3)] == [solve_seed(0, k) for k in range(3)]
 
 
 @given(st.integers(0, 2**31 - 10), st.integers(0, 500))
-def test_solves_of_devices_with_neighbouring_seeds_share_none(seed: int, k: int) -> None:
+def test_devices_with_neighbouring_seeds_share_no_seeds(seed: int, k: int) -> None:
     """Repetitions have successive seeds: solve k + 1 of one must not be solve k of the next."""
     own = {solve_seed(seed, k + j) for j in range(5)}
     assert len(own) == 5
@@ -243,7 +243,7 @@ def test_solvers_keep_time(solve: Solve, budget_s: float, busy_from: float, unus
     assert least_s < host.wall_s - BEGIN_S <= budget_s
 
 
-def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: Patch) -> None:
+def test_solving_continues_after_one_long_delay(monkeypatch: Patch) -> None:
     """A call that seems to take half the budget never begins again, so its true pace is never learnt."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
@@ -256,7 +256,7 @@ def test_one_long_delay_leaves_the_solves_after_it_an_answer(monkeypatch: Patch)
     assert 0.0 < tally.spare_s() < 0.09
 
 
-def test_the_processor_time_of_a_solve_is_stated_beside_its_budget(monkeypatch: Patch) -> None:
+def test_the_processor_time_of_a_solve_is_stated(monkeypatch: Patch) -> None:
     host = Host(busy_from_s=0.0)
     monkeypatch.setattr(solver, "time", host)
     with closing(made(lambda graph, tally: host.works(0.02))) as opened:

@@ -15,7 +15,7 @@ from tests.support import drive
 from tests.support.raised import raised
 
 
-def test_the_best_of_boxes_that_overlap_is_kept_and_no_more_than_asked() -> None:
+def test_the_best_of_overlapping_boxes_are_kept() -> None:
     boxes = np.array([
         [0, 0.5, 0, 0, 10, 10],
         [0, 0.9, 1, 0, 10, 10],  # 90 of 110 are shared with the first
@@ -29,14 +29,14 @@ def test_the_best_of_boxes_that_overlap_is_kept_and_no_more_than_asked() -> None
 
 @pytest.mark.torch
 @pytest.mark.parametrize("network", ["", "nothing.py", "{folder}/none.py:nothing"])
-def test_what_is_no_module_is_refused(tmp_path: Path, network: str) -> None:
+def test_an_invalid_module_is_refused(tmp_path: Path, network: str) -> None:
     (tmp_path / "none.py").write_text("def nothing():\n    return 3\n", encoding="utf-8")
     assert raised(UsageError, open_device, network=network.format(folder=tmp_path)).field == "network"
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("scenario", ["single-stream", "real-time"])
-def test_a_drive_is_measured_one_at_a_time_and_streamed_at_20_hz(tmp_path: Path, scenario: str) -> None:
+def test_a_drive_is_measured_by_sample_and_as_a_stream(tmp_path: Path, scenario: str) -> None:
     for module in ("h5py", "faster_coco_eval"):
         pytest.importorskip(module, reason="extra detection is not installed")
     drive.write(tmp_path, 20)

@@ -150,13 +150,13 @@ def board(emulator: Emulator) -> Talk:
 
 
 @needs_host
-def test_the_sketch_has_the_features_and_scores_of_python(talk: Talk) -> None:
+def test_the_sketch_computes_the_scores_of_python(talk: Talk) -> None:
     for audio in [*extremes(), *(scene(1000 + k) for k in range(8))]:
         assert_as_in_python(talk, audio)
 
 
 @needs_host
-def test_a_pin_is_high_while_its_phase_runs_and_nothing_waits_for_the_line(sketch: Path) -> None:
+def test_a_pin_is_high_only_while_its_phase_runs(sketch: Path) -> None:
     with on_this_machine(sketch) as (talk, pins):
         talk.load(scene(1000))
         for phase in ("both", "preprocessing", "inference"):
@@ -166,7 +166,7 @@ def test_a_pin_is_high_while_its_phase_runs_and_nothing_waits_for_the_line(sketc
 
 
 @needs_host
-def test_inference_alone_takes_the_features_of_the_last_preprocessing_of_its_sample(talk: Talk) -> None:
+def test_inference_alone_uses_the_last_features_of_its_sample(talk: Talk) -> None:
     talk.load(scene(1000))
     both, _ = talk.infer()
     talk.ask("phase preprocessing")
@@ -178,7 +178,7 @@ def test_inference_alone_takes_the_features_of_the_last_preprocessing_of_its_sam
 
 
 @needs_host
-def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
+def test_the_answer_to_infer_follows_mlperf_tiny(talk: Talk) -> None:
     talk.load(scene(1000))
     lines = [line.rstrip("0123456789") if "lap" in line else line for line in talk.ask("infer 3 2")]
     assert lines[:-1] == [
@@ -197,7 +197,7 @@ def test_the_answer_to_infer_is_that_of_mlperf_tiny(talk: Talk) -> None:
     (("db 00",), "more bytes than db load announced"), (("db load 32000", "db 0000", "infer 1 0"), "no sample"),
     (("db " + "0" * 2000,), "longer than"), (("features",), "no features"),
 ])  # fmt: skip
-def test_what_cannot_be_done_is_refused_and_the_next_is_taken(talk: Talk, commands: tuple[str, ...], said: str) -> None:
+def test_an_impossible_command_is_refused_and_the_next_runs(talk: Talk, commands: tuple[str, ...], said: str) -> None:
     for command in commands:
         lines = talk.ask(command)
     (line,) = lines
@@ -209,13 +209,13 @@ def test_what_cannot_be_done_is_refused_and_the_next_is_taken(talk: Talk, comman
 
 
 @needs_arm
-def test_the_board_has_the_features_and_scores_of_python(board: Talk) -> None:
+def test_the_board_computes_the_scores_of_python(board: Talk) -> None:
     for audio in [extremes()[0], *(scene(2000 + k) for k in range(3))]:
         assert_as_in_python(board, audio)
 
 
 @needs_arm
-def test_it_says_what_it_was_built_of(board: Talk) -> None:
+def test_the_board_states_its_build(board: Talk) -> None:
     about = dict(line.removeprefix("m-about-").rstrip("]").split("-[", 1) for line in board.ask("about"))
     assert about["source"] == toolchain.source_sha256("mps2-an386")
     assert about["network"] == read_network(toolchain.DEFAULT_NETWORK).sha256
@@ -225,7 +225,7 @@ def test_it_says_what_it_was_built_of(board: Talk) -> None:
 
 
 @needs_arm
-def test_device_time_repeats_to_one_in_a_hundred_thousand(board: Talk) -> None:
+def test_device_time_is_repeatable_to_10_ppm(board: Talk) -> None:
     board.load(scene(2000))
     times_us = [board.infer(10)[1] for _ in range(3)]
     assert min(times_us) > 100_000
@@ -233,7 +233,7 @@ def test_device_time_repeats_to_one_in_a_hundred_thousand(board: Talk) -> None:
 
 
 @needs_arm
-def test_the_phases_add_up_and_a_loop_takes_its_count(board: Talk) -> None:
+def test_phase_times_add_up_and_scale_with_the_loop(board: Talk) -> None:
     board.load(scene(2000))
     took_us = {}
     for phase in ("both", "preprocessing", "inference"):
@@ -245,7 +245,7 @@ def test_the_phases_add_up_and_a_loop_takes_its_count(board: Talk) -> None:
 
 
 @needs_arm
-def test_it_fits_the_flash_and_memory_of_the_board(emulator: Emulator) -> None:
+def test_the_firmware_fits_the_board_memory(emulator: Emulator) -> None:
     assert 10_000 < emulator.firmware.flash_bytes < 100_000
     assert 32_000 < emulator.firmware.ram_bytes < 64_000
 
@@ -253,7 +253,7 @@ def test_it_fits_the_flash_and_memory_of_the_board(emulator: Emulator) -> None:
 # ---- what is lacking
 
 
-def test_what_is_lacking_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     raised(SetupError, toolchain.build, tmp_path, says=r"arm-none-eabi-gcc is not on the path.*libnewlib")
     with pytest.raises(SetupError, match="qemu-system-arm is not on the path"):

@@ -1,4 +1,5 @@
-"""The echo state network and the long short-term memory: their learning, and their cost beside what was published."""
+"""The echo state network and the long short-term memory: their learning, and their costs compared with the published
+ones."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,18 +28,18 @@ BOTH = pytest.mark.parametrize("opened", [partial(esn.open_device, neurons=20), 
 
 
 @BOTH
-def test_it_does_what_the_rig_asks_of_a_device(opened: Opened) -> None:
+def test_the_forecaster_passes_the_check(opened: Opened) -> None:
     assert "reply.activity" in check_device(opened(), [SHORT], prompt_s=5.0)
 
 
 @BOTH
-def test_the_same_seed_gives_the_same_forecast_and_another_gives_another(opened: Opened) -> None:
+def test_the_seed_determines_the_forecast(opened: Opened) -> None:
     forecasts = [answer(opened(seed=seed), SHORT).output["forecast"] for seed in (0, 0, 1)]
     assert forecasts[0] == forecasts[1] != forecasts[2]
 
 
 @pytest.mark.parametrize("payload", [np.zeros(300, np.int64), np.zeros((2, 300)), np.full(300, np.nan), np.zeros(60)])
-def test_a_payload_that_is_no_series_is_refused(payload: Any) -> None:
+def test_an_invalid_series_is_refused(payload: Any) -> None:
     raised(DataError, answer, esn.open_device(neurons=20), Sample("bad", payload))
 
 
@@ -53,7 +54,7 @@ def test_options_out_of_range_are_refused(opened: Opened, options: dict[str, Any
 # ---- the echo state network ---------------------------------------------------------------
 
 
-def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_first_lyapunov_time() -> None:
+def test_186_neurons_cost_what_the_published_network_costs() -> None:
     """281,248 bytes, 35,156 dense operations, sparsity of connections 0.876, of activations 0; 4.37e3 effective."""
     device = esn.open_device()
     network = device.info().network
@@ -73,7 +74,7 @@ def test_186_neurons_cost_what_the_published_network_costs_and_forecast_the_firs
     assert len(forecast) == 750 and smape(sample.payload[750:825], forecast[:75]) < 2.0
 
 
-def test_a_forecast_that_diverges_is_an_answer_that_json_can_hold() -> None:
+def test_a_diverging_forecast_is_valid_json() -> None:
     device = esn.open_device(neurons=20, spectral_radius=50.0, input_scale=1e6, ridge=1e-3)
     noise = Sample("noise", np.random.default_rng(0).normal(size=300), seed=1)
     assert all(point is None or np.isfinite(point) for point in answer(device, noise).output["forecast"])
@@ -82,7 +83,7 @@ def test_a_forecast_that_diverges_is_an_answer_that_json_can_hold() -> None:
 # ---- the long short-term memory -----------------------------------------------------------
 
 
-def test_the_memory_costs_what_the_published_network_costs() -> None:
+def test_the_lstm_costs_what_the_published_network_costs() -> None:
     """4.90e5 bytes; 60,100 dense operations. The reference counts 300 more: 3 products of gates in each cell."""
     network = lstm.open_device().info().network
     assert network is not None
@@ -94,7 +95,7 @@ def test_the_memory_costs_what_the_published_network_costs() -> None:
 
 
 @pytest.mark.parametrize("name", ["norm", "into", "back", "bias", "out"])
-def test_the_gradient_is_the_slope_of_the_loss(name: str) -> None:
+def test_the_gradient_is_numerically_exact(name: str) -> None:
     rng = np.random.default_rng(3)
     weights, inputs, wanted = drawn(5, 4, rng), rng.normal(size=(12, 4)), rng.normal(size=12)
     gradient = getattr(loss_and_gradient(weights, inputs, wanted, 3)[1], name)
@@ -109,7 +110,7 @@ def test_the_gradient_is_the_slope_of_the_loss(name: str) -> None:
 
 
 @pytest.mark.torch
-def test_a_step_is_that_of_torch(torch: Any) -> None:
+def test_a_step_matches_torch(torch: Any) -> None:
     weights = drawn(5, 4, np.random.default_rng(0))
     cell, norm = torch.nn.LSTMCell(4, 5).double(), torch.nn.LayerNorm(4).double()
     with torch.no_grad():
@@ -125,14 +126,14 @@ def test_a_step_is_that_of_torch(torch: Any) -> None:
         assert own == pytest.approx(theirs.numpy()[0], abs=1e-12)
 
 
-def test_training_lets_it_forecast() -> None:
+def test_training_lowers_the_error() -> None:
     output = answer(lstm.open_device(**SMALL | {"epochs": 150, "cells": 16, "window": 12}), SHORT).output
     forecast, losses = np.array(output["forecast"], float), output["training_loss"]
     assert losses[0] > 100 * losses[-1]
     assert smape(SINE[120:150], forecast[:30]) < 30.0
 
 
-def test_what_it_reads_after_a_step_is_its_own_forecast() -> None:
+def test_the_network_reads_its_own_forecasts() -> None:
     activity = answer(lstm.open_device(**SMALL), SHORT).activity
     assert activity["input-lstm"]["macs"].tolist() == [6 * 32] * 120
     assert activity["readout"]["macs"].tolist() == activity["lstm"]["active"].tolist()

@@ -39,7 +39,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # ---- prototypes --------------------------------------------------------------------------------
 
 
-def test_the_largest_output_of_prototypes_is_that_of_the_nearest_mean() -> None:
+def test_the_largest_prototype_output_is_the_nearest_mean() -> None:
     rng = np.random.default_rng(0)
     means, features = rng.normal(size=(5, 7)), rng.normal(size=(50, 7))
     weights, biases = prototypes(means)
@@ -63,7 +63,7 @@ def heard(name: str, count: int, seed: int = 0) -> Any:
 @pytest.mark.parametrize(
     ("name", "footprint", "dense"), [("m5", "6.03e+06", "2.59e+07"), ("snn", "1.36e+07", "3.39e+06")]
 )
-def test_the_static_figures_of_table_2_come_out(name: str, footprint: str, dense: str) -> None:
+def test_the_static_figures_match_table_2(name: str, footprint: str, dense: str) -> None:
     described, _ = network(name, ["a"]).counted(heard(name, 1)[0])
     found = static_figures(described)
     names = ("footprint_at_start_bytes", "footprint_bytes", "dense_operations_per_execution")
@@ -74,7 +74,7 @@ def test_the_static_figures_of_table_2_come_out(name: str, footprint: str, dense
 
 @pytest.mark.torch
 @pytest.mark.parametrize("name", ["m5", "snn"])
-def test_a_prototype_is_twice_the_mean_feature_and_less_its_square(name: str) -> None:
+def test_a_prototype_weight_is_twice_the_mean_feature(name: str) -> None:
     net = network(name, [])
     net.forget_readout()
     shots = heard(name, 3)[:, -20:]  # 20 steps are enough, and the M5 has 20 rows
@@ -86,7 +86,7 @@ def test_a_prototype_is_twice_the_mean_feature_and_less_its_square(name: str) ->
 
 
 @pytest.mark.torch
-def test_the_nearest_prototype_answers_and_words_not_learnt_do_not() -> None:
+def test_the_nearest_learnt_prototype_gives_the_answer() -> None:
     net = network("m5", [])
     net.forget_readout()
     near, far = heard("m5", 1, 1), 4.0 + heard("m5", 1, 2)
@@ -108,7 +108,7 @@ def measured(folder: Path, out: Path, device: str, *more: str) -> dict[str, Any]
 
 
 @pytest.mark.torch
-def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, tmp_path: Path) -> None:
+def test_words_are_judged_by_session_and_old_and_new(words: Path, tmp_path: Path) -> None:
     found = measured(words, tmp_path / "run", "keywords --meter none", "count=false", "device.threads=1")
     assert found["sample.session 00.session_accuracy"]["n"] == 8
     assert [found[f"sample.session {k:02d}.session_accuracy_new"]["n"] for k in (1, 2)] == [4, 8]
@@ -120,7 +120,7 @@ def test_words_are_learnt_by_session_and_judged_old_and_new_apart(words: Path, t
 
 
 @pytest.mark.torch
-def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
+def test_a_round_begins_with_only_base_words(words: Path) -> None:
     workload = open_workload(data=str(words), **SMALL)
     taught = next(sample for sample in workload.samples if sample.learn)
     asked = next(sample for sample in workload.samples if sample.label == taught.label and not sample.learn)
@@ -131,7 +131,7 @@ def test_a_round_begins_with_the_base_words_alone(words: Path) -> None:
 
 
 @pytest.mark.torch
-def test_words_that_are_asked_and_never_taught_need_no_phase_and_the_training_clips_are_no_test(words: Path) -> None:
+def test_words_without_teaching_need_no_learning_phase(words: Path) -> None:
     for split in ("test", "train"):
         workload = open_workload(data=str(words), split=split, learn=False, **SMALL)
         with closing(open_device(workload, count=False, threads=1)) as device:
@@ -141,7 +141,7 @@ def test_words_that_are_asked_and_never_taught_need_no_phase_and_the_training_cl
 
 
 @pytest.mark.torch
-def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -> None:
+def test_a_trained_readout_answers_only_base_words(words: Path) -> None:
     teaching = open_workload(data=str(words), **SMALL)
     raised(UsageError, open_device, teaching, says="learn=false", readout="trained")
     raised(DataError, open_device, teaching, says="front_end=spikes", network="snn")
@@ -152,7 +152,7 @@ def test_a_trained_readout_is_frozen_and_answers_base_words_alone(words: Path) -
     assert "reply.label" in check_device(device, workload.samples[-4:], labels=workload.base)
 
 
-def test_the_energy_of_a_learnt_class_on_the_simulated_bench_is_the_truth_put_in(words: Path, tmp_path: Path) -> None:
+def test_the_measured_energy_of_learning_is_the_simulated_truth(words: Path, tmp_path: Path) -> None:
     learning = ("learning_s=0.25", "learning_w=0.005", "inference_s=0.1", "inference_w=0.003", "idle_w=0.001")
     found = measured(words, tmp_path / "run", "mock", *learning)
     for figure, truth in (
@@ -178,7 +178,7 @@ def on_xylo(folder: Path) -> tuple[Sessions, xylo.XyloDevice]:
 
 
 @needs_rockpool
-def test_a_word_is_answered_once_it_was_learnt_and_no_more_when_a_round_begins(words: Path) -> None:
+def test_a_learnt_word_is_forgotten_when_a_round_begins(words: Path) -> None:
     workload, device = on_xylo(words)
     taught = next(sample for sample in workload.samples if sample.learn and sample.label == "eo00")
     shot = replace(taught, id="shot", payload=taught.payload[0], learn=False, duration_s=1.0)
@@ -192,7 +192,7 @@ def test_a_word_is_answered_once_it_was_learnt_and_no_more_when_a_round_begins(w
 
 
 @needs_rockpool
-def test_the_readout_holds_8_bits_and_as_many_words_as_the_chip_has_outputs(words: Path) -> None:
+def test_the_readout_is_limited_to_8_bits_and_8_words(words: Path) -> None:
     workload, device = on_xylo(words)
     network = device._backend.network  # type: ignore[attr-defined]
     assert np.abs(network.specification["weights_out"]).max() == 127
@@ -204,7 +204,7 @@ def test_the_readout_holds_8_bits_and_as_many_words_as_the_chip_has_outputs(word
 
 
 @needs_rockpool
-def test_energy_of_a_learnt_class_is_the_declared_power_for_the_time_of_its_shots(words: Path, tmp_path: Path) -> None:
+def test_learning_energy_is_the_declared_power_times_learning_time(words: Path, tmp_path: Path) -> None:
     found = measured(words, tmp_path / "run", "xylo --simulate", "workload.front_end=audio", "device.front_end=live")
     truth = sum(LIVE_PHASE_W["learning"].values()) * found["learning_time_per_class_s"]["value"]
     low, high = found["learning_energy_per_class_j"]["interval_95"]

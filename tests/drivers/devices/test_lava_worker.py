@@ -67,14 +67,14 @@ def lasted_s(reply: Reply) -> float:
 
 
 @pytest.mark.parametrize("nodes", [2, 40])
-def test_a_graph_without_edges_is_solved_by_one_spike_of_each_node(nodes: int) -> None:
+def test_each_node_of_an_edgeless_graph_spikes_once(nodes: int) -> None:
     """At zero temperature each node enters the set once and stays, and its spike reaches no synapse."""
     empty = Sample("e", Graph(nodes, np.empty((0, 2), np.int32)).to_payload())
     output = solved_by_a_new_one(Budget(0.2), empty, temperature=0, refract=0).output
     assert (output["spikes"], output["synaptic_operations"], output["cost"]) == (nodes, 0, -nodes)
 
 
-def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
+def test_spikes_are_counted_in_the_step_after_sending(device: Device) -> None:
     """In a complete graph a flip reaches all other nodes; one neuron gets all costs and sends each better cost on."""
     full = Sample("k", random_graph(9, 1.0, 0).to_payload())
     reply = solved(device, Budget(0.2), full)
@@ -88,7 +88,7 @@ def test_what_is_sent_in_a_step_is_counted_in_the_next(device: Device) -> None:
     assert activity["cost"]["active"].sum() >= len(reply.progress) - 1 > 0
 
 
-def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
+def test_the_footprint_of_a_graph_network_is_exact() -> None:
     """By hand: 2 weights for an edge and 3 to the cost, of 8 bits; 24 + 8 + 8 + 8 bits for each of 3 nodes; 8 + 64."""
     line = Sample("n3", Graph(3, np.array([[0, 2]], np.int32)).to_payload())
     network = solved_by_a_new_one(Budget(0.05), line).network
@@ -96,7 +96,7 @@ def test_the_network_of_a_graph_is_described_to_the_bit() -> None:
     assert [(c.weights, c.zeros, c.fan_out_max) for c in network.connections] == [(6, 4, 1), (3, 0, 1)]
 
 
-def test_a_recording_of_it_has_complexity(device: Device, tmp_path: Path) -> None:
+def test_a_lava_recording_has_complexity(device: Device, tmp_path: Path) -> None:
     workload = SampleSet("graphs", "qubo-mis", "1", "0" * 64, (SAMPLE,), {})
     bench = Bench(device, (), HostClock())
     record(tmp_path / "run", bench, workload, [Issue((SAMPLE,), budget=Budget(0.2))], scenario={"name": "by hand"})
@@ -106,21 +106,21 @@ def test_a_recording_of_it_has_complexity(device: Device, tmp_path: Path) -> Non
     assert 0 < figures["layer.variables.activation_sparsity"] < 1
 
 
-def test_it_does_what_the_rig_asks_of_a_device() -> None:
+def test_the_device_passes_the_device_check() -> None:
     graphs = [Graph(2, np.empty((0, 2), np.int32)), Graph(3, np.array([[0, 2]], np.int32)), random_graph(9, 1.0, 0)]
     samples = [Sample(f"n{graph.nodes}", graph.to_payload()) for graph in graphs]
     checked = check_device(open_device(simulate=True, interpreter=python(), default_s=0.1), samples)
     assert {"reply.activity", "reply.network"} <= set(checked)
 
 
-def test_the_claimed_cost_is_that_of_the_solution_and_of_lavas_own_monitor(device: Device) -> None:
+def test_the_claimed_cost_matches_the_solution_and_the_monitor(device: Device) -> None:
     output = solved(device, Budget(0.3)).output
     assert GRAPH.cost(from_hex(output["solution"], GRAPH.nodes)) == output["cost"] == output["solver_cost"] < -5
     assert output["miscounted"] == 0
     assert 0 < output["best_step"] <= output["steps"]
 
 
-def test_the_overrun_is_stated_and_what_came_late_does_not_count(device: Device) -> None:
+def test_the_overrun_is_stated_and_late_progress_is_dropped(device: Device) -> None:
     for budget_s in (0.02, 0.1, 0.3):
         reply = solved(device, Budget(budget_s))
         assert reply.output["overrun_s"] == pytest.approx(max(0.0, lasted_s(reply) - budget_s), abs=1e-8)
@@ -128,14 +128,14 @@ def test_the_overrun_is_stated_and_what_came_late_does_not_count(device: Device)
         assert lasted_s(reply) < budget_s + 1.0
 
 
-def test_a_budget_too_short_for_a_step_buys_the_empty_set(device: Device) -> None:
+def test_a_budget_below_one_step_yields_the_empty_set(device: Device) -> None:
     reply = solved(device, Budget(1e-6))
     assert (reply.output["cost"], reply.output["steps"]) == (0, 0)
     assert not from_hex(reply.output["solution"], GRAPH.nodes).any()
     assert lasted_s(reply) < 0.05
 
 
-def test_a_longer_budget_sees_more_of_the_same_walk() -> None:
+def test_a_longer_budget_continues_the_same_walk() -> None:
     walks = [solved_by_a_new_one(Budget(budget_s), SAMPLE, seed=5).progress for budget_s in (0.15, 0.6)]
     short, long = ([(p.cost, p.solution) for p in walk] for walk in walks)
     assert len(short) > 2
@@ -158,12 +158,12 @@ def test_a_graph_can_be_solved_again_without_staging(device: Device) -> None:
     assert second.spans[0].on_tick >= first.spans[0].off_tick
 
 
-def test_without_a_board_the_hardware_mode_says_what_is_missing() -> None:
+def test_hardware_mode_without_a_board_is_refused() -> None:
     assert "--simulate" in raised(SetupError, open_device, says="lava-loihi", interpreter=python()).remedy
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
-def test_nothing_of_lava_outlives_its_worker(killed: bool) -> None:
+def test_closing_ends_all_lava_processes(killed: bool) -> None:
     before = shared()
     device = open_device(simulate=True, interpreter=python())
     assert isinstance(device, RemoteDevice)

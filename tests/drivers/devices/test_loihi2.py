@@ -77,7 +77,7 @@ def test_every_solve_has_a_deadline(stand_in: None, budget: Budget | None, kept:
     assert [output["budget_s"], output["stop"]] == kept
 
 
-def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
+def test_a_payload_without_a_graph_is_refused(stand_in: None) -> None:
     device = opened()
     raised(DataError, device.stage, [Sample("audio", np.zeros(16000, np.float32))], says="not a graph")
     raised(DataError, device.stage, [Sample("dot", np.array([1, 0], np.int32))], says="one node")
@@ -87,7 +87,7 @@ def test_a_payload_that_is_no_graph_never_reaches_lava(stand_in: None) -> None:
 # ---- options ------------------------------------------------------------------------------
 
 
-def test_options_reach_the_worker_as_builtins(stand_in: None) -> None:
+def test_options_reach_the_worker_typed(stand_in: None) -> None:
     texts = {"seed": "4", "refract": "9", "hyperparameters": '{"temperature": 2, "x": [1]}'}
     raised(UsageError, build, loihi2.open_device, {"simulate": True}, texts, says="hyperparameters")
     texts["hyperparameters"] = '{"temperature": 2, "x": 1}'
@@ -103,7 +103,7 @@ def test_options_reach_the_worker_as_builtins(stand_in: None) -> None:
     {"hyperparameters": "{"}, {"hyperparameters": "3"}, {"hyperparameters": '{"a": null}'}, {"seed": -1},
     {"default_s": 0.0}, {"default_s": 2e3}, {"longest_s": float("inf")}, {"start_s": 0.0}, {"load_s": float("nan")},
 ])  # fmt: skip
-def test_an_option_that_cannot_be_meant_is_refused_before_anything_starts(options: dict[str, Any]) -> None:
+def test_an_impossible_option_is_refused_before_the_worker_starts(options: dict[str, Any]) -> None:
     caught = raised(UsageError, opened, **options)
     assert caught.field in options and caught.remedy
 
@@ -116,11 +116,11 @@ def test_every_option_is_described() -> None:
 # ---- interpreters -------------------------------------------------------------------------
 
 
-def test_without_an_interpreter_it_says_how_to_make_one() -> None:
+def test_a_missing_interpreter_is_refused_with_a_remedy() -> None:
     raised(SetupError, opened, says=r"an interpreter of its own.*-m venv.*lava-optimization==0\.5\.0")
 
 
-def test_the_named_interpreter_comes_before_those_that_are_found(nothing_here: Path, monkeypatch: Patch) -> None:
+def test_a_named_interpreter_takes_precedence(nothing_here: Path, monkeypatch: Patch) -> None:
     own = nothing_here / "cache" / "neurorig" / "lava" / "bin" / "python"
     own.parent.mkdir(parents=True)
     own.touch()
@@ -182,18 +182,18 @@ def test_slices_end_in_time(left_s: float, call_s: float, step_s: float, first_s
 
 
 @given(SECONDS, SECONDS, SECONDS)
-def test_no_slice_is_planned_if_none_fits_and_one_if_a_step_does(left_s: float, call_s: float, step_s: float) -> None:
+def test_a_slice_is_planned_only_if_a_step_fits(left_s: float, call_s: float, step_s: float) -> None:
     steps = Rate(call_s, step_s, 0.0).steps(left_s, False)
     fits = (left_s / MARGIN - call_s) / step_s
     assert (steps > 0) == (fits >= 1)
 
 
-def test_a_slice_of_slow_steps_leaves_most_of_the_time() -> None:
+def test_a_slice_of_slow_steps_is_short() -> None:
     assert Rate(0.001, 0.05, 0.0).steps(10.0, False) == 4
 
 
 @given(graphs(), st.integers(0, 2**32))
-def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> None:
+def test_costs_match_the_benchmark_matrix(graph: Graph, seed: int) -> None:
     x = np.random.default_rng(seed).integers(0, 2, graph.nodes)
     ours = problem(graph)
     q = ours.q()
@@ -201,7 +201,7 @@ def test_costs_are_those_of_the_benchmarks_matrix(graph: Graph, seed: int) -> No
     assert x @ q @ x == ours.cost(x.astype(np.uint8)) == graph.cost(x)
 
 
-def test_what_is_found_is_reported_with_its_time_and_its_cost() -> None:
+def test_each_improvement_is_reported_with_time_and_cost() -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))])
     told = played(network, 10.0, -2.0)
     ((phase, on_ns, off_ns, executions),) = told["spans"]
@@ -213,27 +213,27 @@ def test_what_is_found_is_reported_with_its_time_and_its_cost() -> None:
     assert (output["cost"], output["solver_cost"], output["seed"], output["steps"]) == (-2, -2, 7, network.steps)
 
 
-def test_what_came_after_the_deadline_is_told_apart() -> None:
+def test_late_solutions_are_reported_separately() -> None:
     told = played(Playback([(0.0, -1, (0,)), (60.0, -2, (0, 2))]), 10.0, -1.0)
     assert told["output"]["cost"] == -1
     assert told["output"]["late_cost"] == -2
     assert len(told["progress"]) == 2
 
 
-def test_a_cost_that_is_not_that_of_its_solution_is_counted_and_not_believed() -> None:
+def test_a_cost_that_contradicts_its_solution_is_counted() -> None:
     output = played(Playback([(0.0, -4, (0, 1)), (0.0, -3, (0, 3))]), 10.0, -2.0)["output"]
     assert (output["cost"], output["solver_cost"], output["miscounted"]) == (-2, -4, 2)
 
 
 @pytest.mark.parametrize(("stop", "asked"), [(-1.0, 1), (-2.0, 2)])
-def test_the_cost_to_stop_at_ends_the_solve(stop: float, asked: int) -> None:
+def test_the_stop_cost_ends_the_solve(stop: float, asked: int) -> None:
     network = Playback([(0.0, -1, (0,))], [(0.0, -2, (0, 2))], [(0.0, -3, ())])
     told = played(network, 10.0, stop)
     assert len(network.slices) == 3 - asked
     assert told["output"]["overrun_s"] == 0.0
 
 
-def test_without_a_find_the_empty_set_is_the_answer() -> None:
+def test_a_solve_without_progress_answers_empty() -> None:
     output = played(Playback())["output"]
     assert (output["cost"], output["best_step"], output["late_cost"]) == (0, -1, None)
     assert not from_hex(output["solution"], 4).any()
@@ -269,7 +269,7 @@ def asked(monkeypatch: Patch) -> list[tuple[str, dict[str, Any]]]:
     return calls
 
 
-def test_a_board_is_one_of_slurm_or_one_at_an_address(asked: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_board_is_selected_by_slurm_or_address(asked: list[tuple[str, dict[str, Any]]]) -> None:
     use_board("oheogulch", "", "", "")
     use_board("", "ncl-edu", "", "N3C1")
     use_board("", "", "192.0.2.5", "N3C1")
@@ -280,13 +280,13 @@ def test_a_board_is_one_of_slurm_or_one_at_an_address(asked: list[tuple[str, dic
     ]
 
 
-def test_the_generation_in_the_environment_stays(asked: list[tuple[str, dict[str, Any]]], monkeypatch: Patch) -> None:
+def test_the_environment_generation_is_kept(asked: list[tuple[str, dict[str, Any]]], monkeypatch: Patch) -> None:
     monkeypatch.setenv("LOIHI_GEN", "N3C1")
     use_board("", "", "", "")
     assert asked == [("slurm", {"partition": None, "board": None, "loihi_gen": "N3C1"})]
 
 
 @pytest.mark.usefixtures("asked")
-def test_a_board_that_does_not_answer_is_named_by_its_address() -> None:
+def test_an_unreachable_board_is_named_by_its_address() -> None:
     caught = raised(Refusal, use_board, "", "", "192.0.2.99", "", says=r"no Loihi 2 board at 192\.0\.2\.99")
     assert (caught.rig["field"], caught.rig["value"]) == ("address", "192.0.2.99")

@@ -19,7 +19,7 @@ def is_maximal(graph: Graph, x: Vector) -> bool:
 
 @settings(max_examples=60)
 @given(graphs(), st.integers(0, 2**31 - 1))
-def test_every_set_found_is_independent_maximal_and_larger_than_the_last(graph: Graph, seed: int) -> None:
+def test_every_found_set_is_independent_maximal_and_larger(graph: Graph, seed: int) -> None:
     costs = [0]
     for found in search.improvements(search.load(graph), seed, moves=500):
         assert graph.judge(to_hex(found.solution)) == (found.cost, 0)
@@ -42,7 +42,7 @@ def test_slices_do_not_change_the_walk(graph: Graph, seed: int, slices: list[int
     assert walked(slices) == walked([])
 
 
-def test_another_seed_is_another_walk() -> None:
+def test_seeds_give_different_walks() -> None:
     loaded = search.load(random_graph(200, 0.1, 0))
     first = [next(search.improvements(loaded, seed, moves=100)).solution.tobytes() for seed in range(5)]
     assert len(set(first)) == 5

@@ -35,7 +35,7 @@ def test_a_false_certificate_is_refused(changes: dict[str, object], says: str) -
     assert says in (fault_of(row(**changes), PATH) or "")
 
 
-def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
+def test_the_better_of_two_rows_has_lower_cost_or_proof() -> None:
     old, proven, lower = row(), row(proven=targets_command.PROOF), row(cost=-4)
     assert better(None, old) is old
     assert better(old, row(searched_s=9.0)) is old
@@ -44,19 +44,19 @@ def test_a_lower_cost_wins_then_a_proof_then_what_was_there() -> None:
     assert better(lower, proven) is lower
 
 
-def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_table_survives_writing(tmp_path: Path) -> None:
     table = {row(seed=k).key: row(seed=k, moves=k) for k in range(3)}
     targets.write_rows(table.values(), tmp_path / "t.json")
     assert targets.load_table(tmp_path / "t.json") == table
 
 
-def test_a_complete_graph_has_one_node_whatever_its_size_and_one_nobody_computed_no_target() -> None:
+def test_a_missing_target_is_none() -> None:
     known = targets.best_known(17, 1.0, 9)
     assert known is not None and fault_of(known, gnm_edges(17, 1.0, 9)) is None
     assert targets.best_known(51, 0.1, 0) is None
 
 
-def test_every_published_workload_has_a_row_no_worse_than_published() -> None:
+def test_every_published_workload_has_an_equal_or_better_target() -> None:
     for nodes in targets.NODES:
         for density in targets.DENSITIES:
             for seed in targets.TUNING_SEEDS:
@@ -71,7 +71,7 @@ def test_the_shipped_certificates_hold_up_to_1000_nodes() -> None:
     assert [t.key for t in small if fault_of(t, gnm_edges(*t.key)) is not None] == []
 
 
-def test_a_row_can_be_found_again_by_its_seed_and_moves() -> None:
+def test_a_seed_and_moves_reproduce_a_row() -> None:
     pytest.importorskip("numba", reason="extra qubo is not installed")
     from drivers.devices.cpu.mis import search
 
@@ -92,7 +92,7 @@ def test_a_proof_of_a_larger_graph_is_refused() -> None:
         targets_command.compute(gnm_edges(50, 0.1, 0), 0.1, 0, method="exact")
 
 
-def test_tabu_as_specified_answers_with_a_set_and_its_time() -> None:
+def test_specified_tabu_returns_a_set_and_its_time() -> None:
     pytest.importorskip("dwave.samplers", reason="extra qubo is not installed")
     solution, seconds = targets_command.specified_tabu(PATH, seed=3, reads=2, restarts=1)
     assert to_hex(solution) == ENDS and seconds > 0

@@ -64,7 +64,7 @@ def test_a_board_keeps_every_rule(mode: str, rules: set[str]) -> None:
         assert rules <= set(check_device(device, [sample(k) for k in range(3)]))
 
 
-def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sent() -> None:
+def test_the_answer_is_the_label_of_the_highest_score() -> None:
     with bench() as (board, device):
         for k in (3, 4):
             reply = answer(device, sample(k))
@@ -78,7 +78,7 @@ def test_the_answer_is_the_label_of_the_highest_score_of_the_bytes_that_were_sen
 
 
 @pytest.mark.parametrize("prints_first", [False, True])
-def test_a_span_begins_at_a_stamp_or_once_it_is_printed(prints_first: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_span_excludes_printing_time_only_if_declared(prints_first: bool, capsys: pytest.CaptureFixture[str]) -> None:
     with bench(Chip(inference_s=0.03, drift_ppm=0.0), 115200, prints_first=prints_first) as (_, device):
         spans = answer(device, sample()).spans
 
@@ -89,7 +89,7 @@ def test_a_span_begins_at_a_stamp_or_once_it_is_printed(prints_first: bool, caps
     assert ("a span includes the 0.0016 s" in capsys.readouterr().err) is not prints_first
 
 
-def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() -> None:
+def test_an_inference_shorter_than_its_stamp_line_is_refused() -> None:
     with bench(Chip(inference_s=1e-4), prints_first=True) as (board, device):
         board.spoil = stopped_clock()
         begun(device)
@@ -97,7 +97,7 @@ def test_an_inference_shorter_than_its_own_stamp_cannot_be_corrected_for_it() ->
 
 
 @pytest.mark.parametrize(("iterations", "times"), [(3, 1), (1, 1), (1, 5)])
-def test_loops_are_executions_of_one_span_and_there_are_no_warm_ups(iterations: int, times: int) -> None:
+def test_a_loop_is_one_span_without_warm_ups(iterations: int, times: int) -> None:
     """If the command states no number of warm-ups, the firmware warms up ten times."""
     with bench(Chip(inference_s=0.01), iterations=iterations) as (board, device):
         (span,) = answer(device, sample(), times=times).spans
@@ -107,12 +107,12 @@ def test_loops_are_executions_of_one_span_and_there_are_no_warm_ups(iterations: 
 
 
 @pytest.mark.parametrize("opens", [open_device, open_arduino])
-def test_a_board_hides_no_warm_ups_in_a_query_and_the_scenario_issues_them_as_such(opens: Factory) -> None:
+def test_the_board_has_no_option_for_warm_ups(opens: Factory) -> None:
     caught = raised(UnknownNameError, split_options, ["warmups=10"], {"device": opens, "scenario": single_stream})
     assert "warmup" in caught.remedy and "warmups" not in caught.remedy
 
 
-def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loaded_already() -> None:
+def test_samples_issued_together_are_loaded_once_each() -> None:
     with bench(Chip(inference_s=0.005)) as (board, device):
         device.submit([sample(0), sample(1), sample(1)], None)
         labels = [awaited(device).output["label"] for _ in range(3)]
@@ -122,7 +122,7 @@ def test_samples_handed_over_together_are_loaded_one_by_one_and_none_that_is_loa
     assert [c for c in board.commands if "load" in c or "infer" in c] == ["db load 16", "infer 1 0"] * 2 + ["infer 1 0"]
 
 
-def test_poll_comes_back_in_time_while_the_board_computes_and_its_clock_is_not_read_then() -> None:
+def test_poll_returns_in_time_while_the_board_computes() -> None:
     with bench(Chip(inference_s=2.0)) as (_, device):
         began_s = begun(device)
         assert not device.poll(0.02) and time.monotonic() - began_s < 2.0
@@ -130,7 +130,7 @@ def test_poll_comes_back_in_time_while_the_board_computes_and_its_clock_is_not_r
         assert awaited(device).sample_id == "s0"
 
 
-def test_a_board_says_who_it_is_and_what_was_flashed(tmp_path: Any) -> None:
+def test_a_board_states_its_name_and_firmware(tmp_path: Any) -> None:
     image = tmp_path / "firmware.bin"
     image.write_bytes(b"\x7fELF")
     with bench(baud=115200, firmware=str(image)) as (_, device):
@@ -155,7 +155,7 @@ def test_the_clock_is_unwrapped_over_any_gap(begin: int, gaps_s: list[float], dr
 
 
 @given(st.integers(16, 32), st.floats(0.05, 2.5), st.floats(0.0, 3.0))
-def test_a_span_is_as_long_as_it_was_or_refused_if_its_counter_wraps_soon(bits: int, wraps: float, gap: float) -> None:
+def test_a_span_longer_than_a_counter_wrap_is_refused(bits: int, wraps: float, gap: float) -> None:
     """Both stamps of a query arrive when it has ended."""
     clock, lasts_us, on_us = BoardClock(bits), round(wraps * 2**bits), round(gap * 2**bits)
     clock.unwrap(0, 0, 0)
@@ -168,7 +168,7 @@ def test_a_span_is_as_long_as_it_was_or_refused_if_its_counter_wraps_soon(bits: 
         assert off - on == lasts_us and wraps < 1
 
 
-def test_a_counter_may_be_as_fast_as_the_stated_tolerance_allows() -> None:
+def test_a_counter_may_run_fast_within_its_tolerance() -> None:
     def advanced(tolerance: float) -> int:
         clock = BoardClock(32, tolerance)
         clock.unwrap(0, 0, 0)
@@ -218,7 +218,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_malformed_answer_ends_the_query_with_a_typed_error(fault: str) -> None:
+def test_a_malformed_answer_raises_a_typed_device_error(fault: str) -> None:
     spoil, text = FAULTS[fault]
     with bench() as (board, device):
         device.stage([sample()])
@@ -229,7 +229,7 @@ def test_a_malformed_answer_ends_the_query_with_a_typed_error(fault: str) -> Non
 
 
 @pytest.mark.parametrize("hangs", [True, False], ids=["hangs", "is cut"])
-def test_silence_is_a_timeout_within_the_time_that_was_declared(hangs: bool) -> None:
+def test_silence_is_a_timeout_within_the_declared_time(hangs: bool) -> None:
     with bench(timeout_s=SHORT_S) as (board, device):
         device.stage([sample()])
         if hangs:
@@ -241,7 +241,7 @@ def test_silence_is_a_timeout_within_the_time_that_was_declared(hangs: bool) -> 
 
 
 @pytest.mark.parametrize(("does", "text"), [("restart", "has restarted"), ("unplug", "is gone")])
-def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_stay_told(does: str, text: str) -> None:
+def test_a_restarted_or_unplugged_board_raises_an_error_at_once(does: str, text: str) -> None:
     with bench(Chip(inference_s=30.0), timeout_s=60.0) as (board, device), within(30.0):
         begun(device)
         assert not device.poll(0.05)
@@ -256,13 +256,13 @@ def test_a_board_that_restarts_and_a_plug_that_is_pulled_are_told_at_once_and_st
     ("m-[Expecting", (b"m-[Expecting 17 bytes]\r\n",), "did not confirm that it will load 16"),
     ("m-ready", (), "gave no answer within"),
 ])  # fmt: skip
-def test_a_load_that_went_wrong_is_reported(begins: str, instead: tuple[bytes, ...], text: str) -> None:
+def test_a_failed_load_is_reported(begins: str, instead: tuple[bytes, ...], text: str) -> None:
     with bench(timeout_s=SHORT_S) as (board, device):
         board.spoil = replaced(begins, *instead)
         assert text in raised(DeviceError, device.stage, [sample()]).message
 
 
-def test_a_sample_of_another_size_is_reported_in_the_boards_own_words() -> None:
+def test_a_sample_of_wrong_size_is_reported_verbatim() -> None:
     with bench() as (_, device):
         caught = raised(RigError, device.stage, [Sample("long", np.zeros(17, np.int8))], says="exceeds maximum of 16")
         assert "MAX_DB_INPUT_SIZE" in caught.remedy
@@ -272,7 +272,7 @@ def test_a_sample_of_another_size_is_reported_in_the_boards_own_words() -> None:
 
 
 @pytest.mark.parametrize("booting", [False, True])
-def test_a_half_done_command_is_dropped_and_a_board_that_boots_is_waited_for(booting: bool) -> None:
+def test_an_interrupted_or_booting_board_still_answers(booting: bool) -> None:
     with TinyBoardSim() as board:
         if booting:
             board.restart()
@@ -283,13 +283,13 @@ def test_a_half_done_command_is_dropped_and_a_board_that_boots_is_waited_for(boo
 
 
 @pytest.mark.parametrize(("mode", "other"), [("performance", "energy"), ("energy", "performance")])
-def test_a_board_that_stamps_otherwise_than_its_mode_says_is_refused(mode: str, other: str) -> None:
+def test_a_board_in_another_mode_is_refused(mode: str, other: str) -> None:
     with TinyBoardSim(Chip(energy_mode=other == "energy"), baud=9600) as board:
         error = raised(SetupError, open_device, port=board.port, mode=mode, baud=9600, **OPTIONS)
     assert error.field == "mode" and f"mode={other}" in error.remedy
 
 
-def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> None:
+def test_spans_in_energy_mode_have_no_time_stamps() -> None:
     chip = Chip(energy_mode=True, input_bytes=4)
     options = OPTIONS | {"mode": "energy", "iterations": 3}
     with TinyBoardSim(chip, baud=9600) as board, closing(open_device(port=board.port, **options)) as device:
@@ -301,14 +301,14 @@ def test_in_energy_mode_it_speaks_at_9600_baud_and_its_spans_hold_no_time() -> N
     assert reply.output["label"] in LABELS
 
 
-def test_a_stamp_in_text_is_out_of_place_in_energy_mode() -> None:
+def test_a_printed_time_stamp_is_refused_in_energy_mode() -> None:
     with bench(Chip(energy_mode=True), mode="energy") as (board, device):
         lap = b"m-lap-us-5\r\n"
         board.spoil = lambda line: [line.encode() + b"\r\n", *([lap] if "infer-start" in line else [])]
         raised(DeviceError, answer, device, sample(), says="energy mode")
 
 
-def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setup_error_soon() -> None:
+def test_a_silent_missing_or_busy_port_is_a_setup_error() -> None:
     with PtyWire(115200, lambda data: None) as wire:
         error = raised(SetupError, open_device, port=wire.port, boot_s=0.3, says=r"gave no answer within 0\.\d+ s")
     assert wire.port in error.message and "9600" in error.remedy
@@ -324,7 +324,7 @@ def test_a_port_on_which_nobody_answers_or_that_is_not_there_or_in_use_is_a_setu
     ("chunk_bytes", {"chunk_bytes": 39}), ("timer_bits", {"timer_bits": 65}),
     ("timeout_s", {"timeout_s": float("inf")}), ("firmware", {"firmware": "no/such/file"}),
 ])  # fmt: skip
-def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
+def test_an_impossible_option_is_a_usage_error(field: str, options: dict[str, Any]) -> None:
     assert raised(UsageError, open_device, **{"port": "/dev/tty-nothing"} | options).field == field
 
 
@@ -337,7 +337,7 @@ def test_an_option_that_cannot_be_meant_is_a_usage_error(field: str, options: di
     st.integers(-20, 20),
     st.sampled_from(["int8", "uint8", "int16"]),
 )
-def test_quantising_errs_by_half_a_step_or_saturates(xs: list[float], scale: float, zero: int, kind: str) -> None:
+def test_quantising_rounds_to_a_step_or_saturates(xs: list[float], scale: float, zero: int, kind: str) -> None:
     data = Model(kind, scale, zero).encoded(Sample("s", np.array(xs)))
     back = (np.frombuffer(data, dtype=f"<{np.dtype(kind).str[1:]}").astype(float) - zero) * scale
     limits = np.iinfo(kind)
@@ -355,11 +355,11 @@ def test_float_inputs_are_little_endian_and_exact(xs: list[float]) -> None:
     ("int8", np.array([0.5])), ("int8", np.array([128])), ("uint8", np.array([-1])), ("int8", np.array([np.nan])),
     ("float32", np.array([1e300])), ("int8", np.array(["x"])), ("int8", np.zeros(0)),
 ])  # fmt: skip
-def test_a_payload_that_the_input_cannot_hold_is_a_data_error(kind: str, payload: Any) -> None:
+def test_a_payload_outside_the_input_range_is_refused(kind: str, payload: Any) -> None:
     assert "s7" in raised(DataError, Model(kind).encoded, Sample("s7", payload)).message
 
 
-def test_a_threshold_decides_a_single_output_and_scores_that_are_no_probabilities_are_not_called_so() -> None:
+def test_a_threshold_decides_a_single_output() -> None:
     model = Model(labels="normal,anomaly", threshold=10.0)
     assert [model.answer((x,))["label"] for x in (9.9, 10.0)] == ["normal", "anomaly"]
     assert Model().answer((3.5,)) == {"scores": [3.5]}

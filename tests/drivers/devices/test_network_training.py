@@ -52,13 +52,13 @@ def recordings(folder: Path, names: str) -> str:
 
 
 @BOTH
-def test_one_seed_gives_one_file_and_another_seed_another_file(device: str, tmp_path: Path) -> None:
+def test_one_seed_always_gives_the_same_file(device: str, tmp_path: Path) -> None:
     digests = [trained(device, tmp_path, "--seed", seed)[0] for seed in ("0", "0", "1")]
     assert digests[0] == digests[1] != digests[2]
 
 
 @BOTH
-def test_file_and_command_say_what_it_was_trained_on_and_how(device: str, tmp_path: Path, capsys: Capture) -> None:
+def test_file_and_command_state_the_training_data(device: str, tmp_path: Path, capsys: Capture) -> None:
     digest, told = trained(device, tmp_path, "--json")
     said = json.loads(capsys.readouterr().out)
     assert (said["sha256"], said["training"]) == (digest, told)
@@ -70,7 +70,7 @@ def test_file_and_command_say_what_it_was_trained_on_and_how(device: str, tmp_pa
 
 
 @needs_rockpool
-def test_a_network_that_heard_a_whole_folder_is_measured_on_another(tmp_path: Path, capsys: Capture) -> None:
+def test_a_network_of_a_folder_is_measured_on_another(tmp_path: Path, capsys: Capture) -> None:
     trained("xylo", tmp_path, "--data", recordings(tmp_path, "ab"), samples=2)
     assert load_network(tmp_path / "a.json").layers == (16, 6, 6, 2)
     told = capsys.readouterr().out
@@ -88,7 +88,7 @@ def test_a_single_class_is_refused(device: str, text: str, tmp_path: Path, capsy
     assert text in capsys.readouterr().err
 
 
-def test_it_learns_which_channel_is_loud() -> None:
+def test_training_finds_the_loud_channel() -> None:
     rng = np.random.default_rng(0)
     labels = np.tile([0, 1], 40)
     events = np.zeros((20, 80, 4), np.float32)
@@ -100,7 +100,7 @@ def test_it_learns_which_channel_is_loud() -> None:
 
 
 @pytest.mark.parametrize(("samples", "batch"), [(41360, 100), (122, 12), (9, 1)])
-def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int, batch: int) -> None:
+def test_small_data_sets_are_trained_in_small_batches(samples: int, batch: int) -> None:
     assert batch_of(samples, 100) == batch
 
 
@@ -119,7 +119,7 @@ def test_few_samples_make_small_batches_so_that_an_epoch_has_steps(samples: int,
     (("asc", "--device", "arduino", "--epochs", "0", "--out", "a.h"), 3, "epochs"),
     (("asc", "--device", "arduino", "--option", "audio_hz=8000", "--out", "a.h"), 6, "no slice of 16000"),
 ])  # fmt: skip
-def test_what_cannot_be_trained_is_reported(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
+def test_impossible_training_is_reported(argv: tuple[str, ...], code: int, text: str, capsys: Capture) -> None:
     assert main(("network", "train", *argv)) == code
     assert text in capsys.readouterr().err
 
@@ -153,14 +153,14 @@ def file(tmp_path: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> Pat
     return path
 
 
-def test_it_learns_which_half_is_loud_and_rounds_in_proportion(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+def test_training_finds_the_loud_half_and_survives_rounding(learnt: tuple[training.FloatNetwork, Quantised]) -> None:
     features, labels = bright_or_dark(20, 1)
     floats, whole = (network.scores(features) for network in learnt)
     assert training.accuracy(floats, labels) > 0.9
     assert np.corrcoef(floats.ravel(), whole.ravel())[0, 1] > 0.99
 
 
-def test_the_gradients_are_those_of_the_loss(monkeypatch: Patch) -> None:
+def test_gradients_match_finite_differences(monkeypatch: Patch) -> None:
     monkeypatch.setattr(training, "DROPPED", 0.0)
     rng = np.random.default_rng(0)
     weights: Any = {k: v.astype(float) for k, v in training._untrained((15, 11), 3, 0)[0].items()}
@@ -181,7 +181,7 @@ def test_the_gradients_are_those_of_the_loss(monkeypatch: Patch) -> None:
         assert (losses[0] - losses[1]) / 2e-5 == pytest.approx(found[name][place], rel=1e-4, abs=1e-6), name
 
 
-def test_a_header_is_read_back_as_it_was_written(file: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> None:
+def test_a_header_survives_writing_and_reading(file: Path, learnt: tuple[training.FloatNetwork, Quantised]) -> None:
     read, features = read_network(file), bright_or_dark(4, 2)[0]
     assert np.array_equal(read.network.scores(features), learnt[1].scores(features))
     assert (read.network.classes, read.network.training) == (("dark", "bright"), {"epochs": 3})
@@ -216,13 +216,13 @@ def changed(text: str, name: str, change: Callable[[list[str]], list[str]]) -> s
     (lambda text: resealed(changed(text, "SECOND_SHIFT", lambda values: values[:1])), "SECOND"),
     (lambda text: resealed(changed(text, "DENSE_BIAS", lambda values: values[:1])), "DENSE_BIAS"),
 ])  # fmt: skip
-def test_a_header_that_is_not_whole_is_refused(file: Path, change: Any, said: str) -> None:
+def test_a_damaged_header_is_refused(file: Path, change: Any, said: str) -> None:
     file.write_text(change(file.read_text()))
     assert "train it again" in str(raised(DataError, read_network, file, says=said))
     raised(DataError, read_network, file.with_name("none.h"), says="cannot read the network header")
 
 
-def test_the_shipped_network_says_what_it_was_trained_on() -> None:
+def test_the_shipped_network_states_its_training_data() -> None:
     shipped = read_network(DEFAULT_NETWORK)
     data = shipped.network.training["data"]
     assert (data["split"], data["seeds"]) == ("train", [0, 500]) and DEFAULT_NETWORK.stat().st_size < 100_000
@@ -258,23 +258,23 @@ def loudest(bin_: int) -> NDArray[np.int16]:
     *map(loudest, (0, 1, 64, 127, 128)),
     np.zeros(RATE_HZ, np.int16),
 ])  # fmt: skip
-def test_scenes_silence_and_loudest_audio_have_the_defined_energies_to_half_a_code(audio: NDArray[np.int16]) -> None:
+def test_features_of_audio_are_exact_to_half_a_code(audio: NDArray[np.int16]) -> None:
     assert worst_code_error(audio) < 0.51
 
 
 @given(st.integers(1, 32767), st.floats(30, 7900), st.floats(0, 6.3))
-def test_a_tone_of_any_level_in_noise_has_the_defined_energies(level: int, hertz: float, phase: float) -> None:
+def test_features_of_a_noisy_tone_are_exact(level: int, hertz: float, phase: float) -> None:
     noise = np.random.default_rng(level).uniform(-0.5, 0.5, RATE_HZ)
     audio = np.clip(np.rint(level * np.sin(2 * np.pi * hertz * TIME_S + phase) + noise), -32768, 32767)
     assert worst_code_error(audio.astype(np.int16)) < 0.51
 
 
-def test_slices_are_independent_of_each_other() -> None:
+def test_slices_are_computed_independently() -> None:
     pair = np.stack([mfe.pcm16(synthesize(label, 1000)) for label in CLASSES[:2]])
     assert np.array_equal(mfe.features(pair)[1], mfe.features(pair[1]))
 
 
-def test_audio_is_sent_as_its_nearest_whole_numbers() -> None:
+def test_audio_is_rounded_to_16_bit_samples() -> None:
     audio = np.zeros(RATE_HZ)
     audio[:4] = (-1.0, 0.5, 1.0, 1.6 / 32768)
     assert mfe.pcm16(audio)[:4].tolist() == [-32768, 16384, 32767, 2]

@@ -76,7 +76,7 @@ def test_a_network_of_snntorch_gives_the_spikes_of_snntorch(tmp_path: Path, torc
     assert network.floats.run(RASTER)[-1].spikes.tolist() == theirs.tolist()
 
 
-def test_a_recurrent_layer_of_snntorch_is_read_without_its_bias(tmp_path: Path, torch: Any) -> None:
+def test_a_recurrent_bias_of_snntorch_is_refused(tmp_path: Path, torch: Any) -> None:
     model = snntorch_model("RSynaptic", linear_features=5)
     raised(DataError, read, tmp_path, exported(model), says=r"node '1\.w_rec' has a bias")
     torch.nn.init.zeros_(model[1].recurrent.bias)
@@ -103,7 +103,7 @@ def test_a_network_of_rockpool_is_read(tmp_path: Path, torch: Any) -> None:
     assert set(network.specification["dash_mem"]) == {3}
 
 
-def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: Any) -> None:
+def test_a_norse_network_is_read_with_unit_time_step(torch: Any) -> None:
     """Norse multiplies time constants by ``dt``. nir cannot write its scalars, so the graph is read from memory."""
 
     norse = pytest.importorskip("norse.torch", reason="norse is not installed")
@@ -119,7 +119,7 @@ def test_a_network_of_norse_is_read_in_seconds_with_a_time_step_of_one(torch: An
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
-def test_a_network_of_spyx_is_read_once_nested_inputs_lead_to_neurons(recurrent: bool, tmp_path: Path) -> None:
+def test_a_network_of_spyx_is_read(recurrent: bool, tmp_path: Path) -> None:
     """spyx writes a recurrent layer as a nested graph whose input leads to the recurrent weights."""
     spyx = pytest.importorskip("spyx.nn", reason="spyx is not installed")
     from flax import nnx

@@ -76,14 +76,14 @@ def file(tmp_path: Path) -> str:
     return str(tmp_path / "n.npz")
 
 
-def test_a_network_file_is_read_as_it_was_written(file: str) -> None:
+def test_a_network_file_survives_writing(file: str) -> None:
     again = read_network(Path(file))
     assert again.description == network().description
     assert again.digest() == network().digest() != network(10.0).digest()
     assert [path.name for path in Path(file).parent.iterdir()] == ["n.npz"]
 
 
-def test_weak_weights_become_one_inhibition_and_the_scale_is_on_all() -> None:
+def test_weak_weights_become_inhibition_and_others_are_scaled() -> None:
     arrays = network(10.0).arrays
     assert np.unique(arrays["learnt"]).tolist() == [0.0, 7.0]
     assert np.unique(arrays["inhibition"]).tolist() == [-15.0, 0.0]
@@ -99,13 +99,13 @@ def test_weak_weights_become_one_inhibition_and_the_scale_is_on_all() -> None:
     ("plasticity", {"projections": [{"source": "pixels", "target": "input", "connector": "one-to-one",
                                      "weight": 1.0, "plastic": True}]}),
 ])  # fmt: skip
-def test_parts_that_do_not_fit_are_named(field: str, change: dict[str, Any]) -> None:
+def test_mismatched_arrays_are_named(field: str, change: dict[str, Any]) -> None:
     given = {**msgspec.to_builtins(network().description), **change}
     caught = raised(DataError, checked, msgspec.convert(given, type(network().description)), network().arrays)
     assert caught.field == field
 
 
-def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_network_is_refused(tmp_path: Path) -> None:
     (tmp_path / "n.npz").write_bytes(b"PK\3\4 and no more")
     for path in (tmp_path / "n.npz", tmp_path / "none.npz"):
         raised(DataError, read_network, path, says="cannot be read")
@@ -114,7 +114,7 @@ def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
 # ---- what is presented, and what is counted -----------------------------------------------
 
 
-def test_an_event_takes_effect_at_the_end_of_its_step_or_is_refused() -> None:
+def test_an_event_takes_effect_at_the_end_of_its_step() -> None:
     _, times = on_grid(np.array([[1, 0], [1000, 0], [1001, 1]]), 2, 1.0, "x")
     assert times.tolist() == [1.0, 1.0, 2.0]
     for field, event in (("time", (0, 0)), ("time", (-5, 0)), ("address", (5, 2)), ("address", (5, -1))):
@@ -122,14 +122,14 @@ def test_an_event_takes_effect_at_the_end_of_its_step_or_is_refused() -> None:
         assert (caught.rig["kind"], caught.rig["field"]) == ("DataError", field)
 
 
-def test_a_sample_without_a_blank_at_its_end_is_refused_because_its_last_events_would_be_lost() -> None:
+def test_a_sample_without_a_final_blank_is_refused() -> None:
     sample = {"id": "x", "payload": {"dtype": "<i8", "shape": [1, 2], "data": np.array([[998_001, 0]]).tobytes()}}
     caught = raised(Refusal, staged, [{**sample, "duration_s": 1.0}], 1.0, says=r"at 0\.998001 s of its 1 s")
     assert caught.rig["field"] == "duration_s"
     assert list(staged([{**sample, "duration_s": 1.01}], 1.0)) == ["x"]
 
 
-def test_operations_are_counted_by_both_conventions_and_silence_is_no_answer() -> None:
+def test_synaptic_operations_are_counted_by_both_conventions() -> None:
     """3 events, 2 relay spikes and 4 output spikes, 20 decision neurons at two synapses each."""
     description = network().options()["description"]
     events = np.array([[900, 5], [1500, 5], [3000, 7]])
@@ -150,7 +150,7 @@ def test_operations_are_counted_by_both_conventions_and_silence_is_no_answer() -
     assert (found["label"], found["first_output_ms"], found["most"]) == (None, None, 0)
 
 
-def test_a_lesson_lasts_180_s_whatever_the_number_of_its_images() -> None:
+def test_a_lesson_lasts_180_s_for_any_number_of_images() -> None:
     images = np.full((7, PIXELS), 9, np.uint8)
     events = lesson(images, poisson, np.random.default_rng(0))
     told = events[events[:, 1] == PIXELS]
@@ -172,7 +172,7 @@ def taught(course: Course) -> tuple[NetworkFile, list[float]]:
     return ne15_command.taught(course, learn, "x"), lasting_s
 
 
-def test_templates_are_taught_equally_long_however_many_images_they_have(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_template_is_taught_for_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Digit d has d + 1 images outside the fold; a lesson ends with its last event, with 2050 events each second."""
     labels = np.repeat(np.arange(10, dtype=np.uint8), range(1, 11))
     images = np.full((55, PIXELS), 9, np.uint8)
@@ -183,7 +183,7 @@ def test_templates_are_taught_equally_long_however_many_images_they_have(monkeyp
     assert made.description.origin["biological_s"] == 55.0
 
 
-def test_subclasses_are_of_one_digit_and_hold_each_image_once_and_are_no_more_than_its_images() -> None:
+def test_subclasses_hold_each_image_of_one_digit_once() -> None:
     rng = np.random.default_rng(0)
     images, labels = rng.integers(0, 255, (200, PIXELS)).astype(np.uint8), np.arange(200, dtype=np.uint8) % 10
     groups = subclasses(images, labels, 3, 0)
@@ -200,7 +200,7 @@ def test_training_without_training_images_asks_for_a_fold(tmp_path: Path, capsys
     assert "no training images" in capsys.readouterr().err
 
 
-def test_a_network_with_other_sources_than_the_encoding_is_refused_unopened(file: str, tmp_path: Path) -> None:
+def test_a_network_for_another_encoding_is_refused(file: str, tmp_path: Path) -> None:
     write_folder(tmp_path, 20, 0, 0)
     streams = open_workload(data=str(tmp_path), encoding="rank-order", md5=False, samples=2)
     with pytest.raises(DataError, match="784 sources, and the encoding rank-order has 3136") as caught:
@@ -208,7 +208,7 @@ def test_a_network_with_other_sources_than_the_encoding_is_refused_unopened(file
     assert "--encoding rank-order" in caught.value.remedy
 
 
-def test_a_stream_is_taught_with_its_encoding_s_sources_and_a_relay_that_one_spike_makes_fire(tmp_path: Path) -> None:
+def test_teaching_a_stream_uses_the_sources_of_its_encoding(tmp_path: Path) -> None:
     write_folder(tmp_path, 20, 0, 0)
     course = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
     made, lasting_s = taught(course)
@@ -222,7 +222,7 @@ def test_a_stream_is_taught_with_its_encoding_s_sources_and_a_relay_that_one_spi
         assert set(np.flatnonzero(made.arrays["learnt"][:, k])) == sent
 
 
-def test_a_network_states_its_training_data_where_a_recording_looks_for_them(tmp_path: Path) -> None:
+def test_a_network_states_its_training_data(tmp_path: Path) -> None:
     write_folder(tmp_path, 10, 20, 0)
     of_images = Course(tmp_path, 1, None, 5, encoding="rank-order", lesson_s=2.0, md5=False)
     of_recordings = Course(tmp_path / "flashing", 1, 1, 10, encoding="dvs", lesson_s=1.0)
@@ -233,7 +233,7 @@ def test_a_network_states_its_training_data_where_a_recording_looks_for_them(tmp
 # ---- NEST ---------------------------------------------------------------------------------
 
 
-def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_sources_are_left_out_of_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[NetworkFile] = []
 
     def opened(network: NetworkFile, interpreter: str) -> Device:
@@ -248,7 +248,7 @@ def test_what_never_spikes_is_not_made_and_has_learnt_nothing(tmp_path: Path, mo
     assert {int(k): weights[k] for k in np.flatnonzero(weights)} == {7: 0.5, 700: 0.25}
 
 
-def test_it_says_which_interpreter_it_needs(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
+def test_a_missing_nest_is_refused(monkeypatch: pytest.MonkeyPatch, file: str) -> None:
     monkeypatch.delenv(NEST.variable, raising=False)
     raised(UsageError, open_device, says="pip install nest-simulator", network=file)
     pytest.importorskip("execnet", reason="extra nest is not installed")
@@ -272,12 +272,12 @@ def asked(device: Device, sample: Sample) -> dict[str, Any]:
 
 
 @pytest.mark.real_time
-def test_it_does_what_the_rig_asks_of_a_device(device: Device) -> None:
+def test_nest_passes_the_device_check(device: Device) -> None:
     assert check_device(opened(network(), python()), [shown(k) for k in range(3)])
 
 
 @pytest.mark.real_time
-def test_each_template_is_recognised_and_nothing_is_left_of_the_one_before(device: Device) -> None:
+def test_presentations_do_not_affect_later_presentations(device: Device) -> None:
     first = [asked(device, shown(k)) for k in (0, 7, 19)]
     again = [asked(device, shown(k)) for k in (19, 0, 7)]
     assert [found["label"] for found in first] == ["0", "3", "9"]
@@ -287,14 +287,14 @@ def test_each_template_is_recognised_and_nothing_is_left_of_the_one_before(devic
 
 
 @pytest.mark.real_time
-def test_a_presentation_loses_no_event_of_its_first_steps_whenever_it_begins() -> None:
+def test_a_presentation_keeps_the_events_of_its_first_steps() -> None:
     early = Sample("early", np.array([[1, 5], [1, 5], [2, 5]]), duration_s=0.1)
     with closing(opened(network(), python())) as fresh:
         assert [asked(fresh, early)["fired"]["input"] for _ in range(3)] == [1, 1, 1]
 
 
 @pytest.mark.real_time
-def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Device) -> None:
+def test_training_data_and_unknown_sources_are_refused(device: Device) -> None:
     for name in ("test-00001", "test-00001@000007"):
         raised(DataError, device.stage, [replace(shown(0), id=name)], says="trained on")
     bad = replace(shown(0), id="bad", payload=np.array([[5, PIXELS]]))
@@ -303,7 +303,7 @@ def test_what_it_was_trained_on_and_what_no_source_sends_is_refused(device: Devi
 
 
 @pytest.mark.real_time
-def test_teaching_moves_the_weights_of_what_was_shown_alone() -> None:
+def test_teaching_changes_only_the_weights_of_shown_pixels() -> None:
     image = np.zeros((1, PIXELS), np.uint8)
     image[0, 100:130] = 200
     events = lesson(image, poisson, np.random.default_rng(0))
@@ -335,7 +335,7 @@ print((sizes, network.synapses(), sorted(network.spikes())))
 
 
 @pytest.mark.real_time
-def test_one_description_makes_as_many_neurons_and_synapses_on_nest_and_on_the_mock_of_pynn(tmp_path: Path) -> None:
+def test_nest_and_the_mock_have_equally_many_neurons_and_synapses(tmp_path: Path) -> None:
     """``test_spinnaker.py`` expects the same counts from the virtual SpiNNaker."""
     wanted = str((network().description.sizes, synapses(), ["decision", "input"]))
     for backend in ("pyNN.nest", "pyNN.mock"):

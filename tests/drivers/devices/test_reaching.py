@@ -58,7 +58,7 @@ def stored(path: Path, arrays: dict[str, Any]) -> Path:
     return path / "network.npz"
 
 
-def test_a_spiking_network_keeps_the_equations_of_its_neurons_step_by_step(tmp_path: Path) -> None:
+def test_a_spiking_decoder_follows_its_neuron_equations(tmp_path: Path) -> None:
     arrays = {name.removeprefix("model_state_dict."): a for name, a in spiking().items()}
     decoder = read_decoder(stored(tmp_path, spiking(**arrays)), channels=8)
     predictions, seen = decoder.decode(SPIKES)
@@ -84,7 +84,7 @@ def test_a_buffered_network_predicts_from_the_last_fifty_steps(tmp_path: Path) -
     assert len(seen["input"]) == len(SPIKES) - WINDOW + 1
 
 
-def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
+def test_a_linear_layer_recovers_a_linear_velocity() -> None:
     weights = RNG.normal(size=(8, 2))
     velocity = np.zeros((len(SPIKES), 2))
     velocity[WINDOW - 1 :] = windowed(SPIKES) @ weights + 3.0
@@ -101,18 +101,18 @@ def test_a_linear_layer_finds_a_velocity_that_is_linear_in_the_counts() -> None:
     (buffered(**{"fc2.bias": np.array(["a", "b"])}), r"fc2\.bias of <U1"),
     ({"other": np.ones(3)}, r"no array fc1\.weight"),
 ])  # fmt: skip
-def test_a_file_of_no_network_for_the_channels_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> None:
+def test_a_network_file_with_wrong_arrays_is_refused(arrays: dict[str, Any], said: str, tmp_path: Path) -> None:
     raised(DataError, read_decoder, stored(tmp_path, arrays), says=said, channels=8)
 
 
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"PK\3\4 no archive"):
         raised(DataError, read_decoder, tmp_path / "network.npz", says="cannot be read", channels=8)
         (tmp_path / "network.npz").write_bytes(content)
 
 
 @pytest.mark.real_time
-def test_it_does_what_the_rig_asks_of_a_device_and_refuses_another_workload() -> None:
+def test_a_decoder_passes_the_device_check() -> None:
     workload = open_workload(reaches=100)  # so many that a repetition takes visibly longer
     assert "reply.activity" in check_device(open_device(workload), workload.samples, prompt_s=5.0)
     raised(RigError, open_device, open_series(starts=1), says="no session of primate-reaching")
@@ -131,7 +131,7 @@ needs_networks = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the pu
     ("ANN_3D_indy_20160622_01", 96, 23136, "footprint_at_start_bytes", 94552 - 16),
     ("ANN_3D_loco_20170210_03", 192, 44640, "footprint_at_start_bytes", 180952 - 16),
 ])  # fmt: skip
-def test_networks_cost_what_was_published(name: str, channels: int, dense: int, figure: str, own_bytes: int) -> None:
+def test_costs_match_the_publication(name: str, channels: int, dense: int, figure: str, own_bytes: int) -> None:
     decoder = read_decoder(PUBLISHED / f"{name}.npz", channels)
     figures, neurons = static_figures(decoder.network()), decoder.network().neurons
     assert neurons == (52 if "SNN" in name else 80), "those that the harness counts: spikes, and outputs of ReLUs"
@@ -147,7 +147,7 @@ def test_networks_cost_what_was_published(name: str, channels: int, dense: int, 
     (spiking(), "fc_out", 200, 0.004), (buffered(), "fc2", 151, 0.004),
     (flattened(), "fc1", 7 * 200, pytest.approx(0.004 / 7)),
 ], ids=["spiking", "buffered", "flattened"])  # fmt: skip
-def test_what_a_network_did_fits_its_description(
+def test_counted_activity_fits_its_description(
     arrays: dict[str, Any], connection: str, executions: int, execution_s: Any, tmp_path: Path
 ) -> None:
     decoder = read_decoder(stored(tmp_path, arrays), channels=8)
@@ -167,13 +167,13 @@ def by_the_published_code(spikes: np.ndarray) -> np.ndarray:
     return np.array(found)
 
 
-def test_the_bins_of_a_buffer_are_those_of_the_published_code() -> None:
+def test_buffer_bins_match_the_published_code() -> None:
     spikes = (np.random.default_rng(0).random((120, 3)) < 0.3).astype(np.uint8)
     assert binned(spikes).tolist() == by_the_published_code(spikes).tolist()
 
 
 @pytest.mark.parametrize(("channels", "dense", "published"), [(96, 32928, 24972), (192, 54432, 43020)])
-def test_flattened_network_costs_what_was_published(tmp_path: Path, channels: int, dense: int, published: int) -> None:
+def test_flattened_costs_match_publication(tmp_path: Path, channels: int, dense: int, published: int) -> None:
     network = read_decoder(stored(tmp_path, flattened(channels, 32, 48)), channels).network()
     figures = static_figures(network)
     assert 7 * figures["dense_operations_per_execution"].value == dense
@@ -181,7 +181,7 @@ def test_flattened_network_costs_what_was_published(tmp_path: Path, channels: in
 
 
 @pytest.mark.torch
-def test_the_flattened_spiking_network_is_that_of_snntorch(tmp_path: Path, torch: Any) -> None:
+def test_the_flattened_spiking_network_matches_snntorch(tmp_path: Path, torch: Any) -> None:
     import snntorch
 
     held, spikes = flattened(), (np.random.default_rng(0).random((60, 8)) < 0.2).astype(np.uint8)

@@ -45,11 +45,11 @@ def honest() -> Iterator[RemoteDevice]:
 
 
 @pytest.mark.real_time
-def test_it_does_what_the_rig_asks_of_a_device() -> None:
+def test_a_worker_passes_the_device_check() -> None:
     assert check_device(opened(SLOW), [ONE, Sample("two", np.zeros(3, np.int16))])
 
 
-def test_over_ssh_it_has_a_clock_of_its_own_and_still_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_over_ssh_has_its_own_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in remote_workers.stand_in_ssh(tmp_path).items():
         monkeypatch.setenv(name, value)
     device = opened(SLOW, interpreter=sys.executable, host="user@board")
@@ -59,14 +59,14 @@ def test_over_ssh_it_has_a_clock_of_its_own_and_still_does(tmp_path: Path, monke
 
 @settings(max_examples=40)
 @given(hnp.arrays(hnp.scalar_dtypes(), hnp.array_shapes(min_dims=0, min_side=0, max_side=5)), st.booleans())
-def test_arrays_arrive_as_they_were_sent(honest: RemoteDevice, array: np.ndarray, flipped: bool) -> None:
+def test_arrays_arrive_unchanged(honest: RemoteDevice, array: np.ndarray, flipped: bool) -> None:
     sent = array.T[::-1] if flipped and array.ndim else array
     (reply,) = asked(honest, Sample("array", sent))
     assert np.dtype(reply.output["dtype"]) == sent.dtype and tuple(reply.output["shape"]) == sent.shape
     assert bytes.fromhex(reply.output["payload"]) == np.ascontiguousarray(sent).tobytes()
 
 
-def test_a_span_is_the_workers_own_and_not_the_round_trip() -> None:
+def test_a_span_excludes_loading_and_the_link() -> None:
     before_ns = time.monotonic_ns()
     loads = "def stage(self, samples):\n    super().stage(samples)\n    time.sleep(0.05)\n"
     (span,) = of_worker(loads + SLOW, ONE).spans
@@ -75,7 +75,7 @@ def test_a_span_is_the_workers_own_and_not_the_round_trip() -> None:
     assert span.off_tick - span.on_tick >= 20_000_000
 
 
-def test_budgets_and_options_travel() -> None:
+def test_budgets_and_options_arrive() -> None:
     output = of_worker("", ONE, Budget(0.5, -3.0), options={"depth": 3}).output
     assert (output["budget"], output["options"], output["rate_hz"]) == ([0.5, -3.0], {"depth": 3}, 16e3)
 
@@ -88,26 +88,26 @@ def run(self, sample_id, budget):
 """
 
 
-def test_a_worker_describes_the_network_of_a_sample_and_counts_it_in_whole_numbers() -> None:
+def test_a_worker_describes_the_network_of_a_sample() -> None:
     reply = of_worker(COUNTS.replace("LEFT", "None"), ONE)
     assert reply.network == NetworkInfo((Layer("out", 3),), (), ())
     assert reply.activity["out"]["active"].tolist() == [2, 0, 3]
     raised(DeviceError, of_worker, COUNTS.replace("LEFT", "20"), ONE, says="20 bytes of active")
 
 
-def test_what_a_worker_prints_does_no_harm() -> None:
+def test_output_of_a_worker_is_harmless() -> None:
     noise = 'print("x" * 100_000)\n    sys.stderr.write("y" * 100_000)\n    os.write(1, b"z" * 100_000)'
     assert of_worker(f"def output(self, sample, budget):\n    {noise}\n    return 7", ONE).output == 7
 
 
-def test_another_interpreter_is_not_led_to_this_ones_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_ignores_the_python_path_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "queue.py").write_text("raise ImportError('not for this Python')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     body = "def output(self, sample, budget):\n    return os.environ.get('PYTHONPATH')"
     assert of_worker(body, ONE, interpreter=sys.executable).output is None
 
 
-def test_modules_that_are_shipped_together_find_each_other() -> None:
+def test_shipped_modules_import_each_other() -> None:
     helper = ("pack.age.helper", "FOUND = 42")
     name, text = worker("def output(self, sample, budget):\n    return FOUND").sources[0]
     together = Worker("test", [helper, (name, f"from pack.age.helper import FOUND\n{text}")])
@@ -116,7 +116,7 @@ def test_modules_that_are_shipped_together_find_each_other() -> None:
 
 
 @pytest.mark.parametrize(("module", "oldest"), [("serve", (3, 8)), ("lava_network", (3, 10)), ("lava_qubo", (3, 10))])
-def test_shipped_sources_are_python_of_their_day_and_import_none_of_ours(module: str, oldest: tuple[int, int]) -> None:
+def test_shipped_sources_are_old_python_without_rig_imports(module: str, oldest: tuple[int, int]) -> None:
     tree = ast.parse(shipped(module)[1], feature_version=oldest)
     named = [a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names]
     named += [str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
@@ -131,7 +131,7 @@ def test_a_sample_must_be_staged_first(honest: RemoteDevice) -> None:
     raised(DeviceError, honest.submit, [Sample("never", np.zeros(1))], None, says="not staged")
 
 
-def test_what_the_driver_checks_never_reaches_the_worker() -> None:
+def test_inputs_are_checked_before_the_worker() -> None:
     refuse, keep = (raising(kind("not this", remedy="Another")) for kind in (DataError, UsageError))
     with closing(RemoteDevice(worker(), check=refuse, keep=keep)) as device:
         raised(DataError, device.stage, [ONE])
@@ -166,7 +166,7 @@ NOISE = (
     (f'os.write(2, b"{NOISE}"); os._exit(3)', "ended unexpectedly", "(exit code 3). "),
     ("sys.exit(4)", "SystemExit", "4"),
 ])  # fmt: skip
-def test_a_worker_that_dies_is_a_device_error_with_its_last_words(does: str, says: str, told: str) -> None:
+def test_a_dead_worker_is_reported_with_its_last_words(does: str, says: str, told: str) -> None:
     assert told in str(failing(f"def output(self, sample, budget):\n    {does}", DeviceError, says))
 
 
@@ -194,7 +194,7 @@ def test_a_hung_worker_is_ended_in_time(hangs: str, terms: dict[str, float], bud
         raised(DeviceTimeoutError, of_worker, body, ONE, budget=budget, says=says, **terms)
 
 
-def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
+def test_a_late_answer_is_not_taken_for_the_next() -> None:
     late = "def output(self, sample, budget):\n    time.sleep(0.4)\n    return 1"
     with closing(opened(late, timeout_s=0.2)) as device:
         raised(DeviceTimeoutError, answer, device, ONE)
@@ -202,7 +202,7 @@ def test_after_a_timeout_a_late_answer_is_not_taken_for_the_next() -> None:
         raised(DeviceError, answers, device, 1, says="ended unexpectedly")
 
 
-def test_what_the_worker_raises_is_reported_and_it_works_on() -> None:
+def test_a_worker_survives_an_exception() -> None:
     body = 'def output(self, sample, budget):\n    if sample["id"] == "one": 1 / 0\n    return 5'
     with closing(opened(body)) as device:
         error = raised(DeviceError, answer, device, ONE, says="ZeroDivisionError")
@@ -213,14 +213,14 @@ def test_what_the_worker_raises_is_reported_and_it_works_on() -> None:
 @pytest.mark.parametrize(("kind", "expected"), [
     ("DataError", DataError), ("Nonsense", DeviceError), ("os", DeviceError),
 ])  # fmt: skip
-def test_an_error_of_the_rig_arrives_as_itself(kind: str, expected: type[RigError]) -> None:
+def test_a_rig_error_keeps_its_type_and_field(kind: str, expected: type[RigError]) -> None:
     told = {"kind": kind, "message": "no good", "remedy": "Mend it", "field": "f", "value": 3}
     body = f"def stage(self, samples):\n    error = RuntimeError()\n    error.rig = {told!r}\n    raise error"
     error = raised(expected, of_worker, body, ONE, says=r"no good\. Mend it")
     assert (type(error), error.field, error.value) == (expected, "f", 3)
 
 
-def test_bytes_written_directly_to_the_link_are_a_typed_error() -> None:
+def test_stray_bytes_on_the_link_are_a_typed_error() -> None:
     body = """
 def output(self, sample, budget):
     for fd in range(3, 20):
@@ -262,12 +262,12 @@ def unopened(body: str = "", says: str = ".", kind: type[RigError] = SetupError,
 
 
 @pytest.mark.parametrize("text", ["exit 0", "exit 3", "echo garbage; cat", "echo 'worker interpreter: {}' >&2; exit 1"])
-def test_a_program_that_is_missing_or_no_python_is_named(tmp_path: Path, text: str) -> None:
+def test_an_unusable_interpreter_is_named(tmp_path: Path, text: str) -> None:
     unopened(says="no such program", interpreter=str(tmp_path / "python"))
     unopened(says="no worker can be started", interpreter=script(tmp_path / "python", text))
 
 
-def test_an_interpreter_that_hangs_is_given_up_with_its_children(tmp_path: Path) -> None:
+def test_a_hung_interpreter_is_ended_with_its_children(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     hangs = script(tmp_path / "python", f"sleep 60 & echo $! > {pid}\nwait")
     unopened(says="did not answer within", interpreter=hangs, start_s=0.3)
@@ -275,13 +275,13 @@ def test_an_interpreter_that_hangs_is_given_up_with_its_children(tmp_path: Path)
     gone([int(pid.read_text())])
 
 
-def test_a_host_that_refuses_is_reported_in_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ssh_error_is_reported_verbatim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script(tmp_path / "ssh", "echo 'ssh: connect to host board: no route' >&2\nexit 255")
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     unopened(says="on board: ssh: connect", interpreter="python3", host="board")
 
 
-def test_a_worker_that_cannot_be_opened_says_why_and_one_that_hangs_is_given_up() -> None:
+def test_a_worker_that_fails_or_hangs_at_start_is_reported() -> None:
     unopened("1 / 0", says="ZeroDivisionError", kind=DeviceError)
     unopened("time.sleep(60)", says="while starting", kind=DeviceTimeoutError, start_s=0.5)
 
@@ -293,14 +293,14 @@ ABOUTS = {
 
 
 @pytest.mark.parametrize("about", ABOUTS.values(), ids=ABOUTS)
-def test_a_hello_that_describes_no_device_is_refused(about: str) -> None:
+def test_an_incomplete_hello_is_refused(about: str) -> None:
     unopened(f"about = {about}", kind=DeviceError)
 
 
 # ---- the end ------------------------------------------------------------------------------
 
 
-def test_closing_ends_a_worker_at_work_and_what_it_started() -> None:
+def test_closing_ends_a_busy_worker_and_its_children() -> None:
     body = """
 def output(self, sample, budget):
     subprocess.Popen(["sleep", "60"])
@@ -316,7 +316,7 @@ def output(self, sample, budget):
     gone(started)
 
 
-def test_a_worker_does_not_outlive_a_host_that_was_killed(tmp_path: Path) -> None:
+def test_a_worker_ends_with_its_killed_host(tmp_path: Path) -> None:
     body = "def output(self, sample, budget):\\n    subprocess.Popen(['sleep', '60'])\\n    time.sleep(60)"
     program = f"""
 import sys, time

@@ -1,4 +1,5 @@
-"""SpiNNaker: the worker's calls of sPyNNaker and their times, without a board; then sPyNNaker's own virtual board."""
+"""SpiNNaker without a board: the worker's calls of sPyNNaker, the times of these calls, and sPyNNaker's virtual
+board."""
 
 import tempfile
 import time
@@ -88,7 +89,7 @@ def machine(front_end: FrontEnd, home: Any = None) -> Machine:
     return made
 
 
-def test_samples_in_turn_are_presented_on_one_network_and_one_out_of_turn_makes_it_anew() -> None:
+def test_only_a_sample_out_of_turn_makes_a_new_network() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
     found = [worker.run(f"s{k}", None)["output"] for k in range(3)]
@@ -101,7 +102,7 @@ def test_samples_in_turn_are_presented_on_one_network_and_one_out_of_turn_makes_
     assert front_end.made == 4
 
 
-def test_samples_that_last_no_whole_steps_begin_where_their_presentations_do() -> None:
+def test_fractional_durations_do_not_shift_presentations() -> None:
     worker = machine(FrontEnd())
     worker.stage([{**sent(shown(k % 3)), "id": f"s{k}", "duration_s": 1.2004} for k in range(40)])
     for k in range(40):
@@ -110,14 +111,14 @@ def test_samples_that_last_no_whole_steps_begin_where_their_presentations_do() -
         assert output["first_output_ms"] == output["first_input_ms"] + 1.0
 
 
-def test_a_sample_without_events_is_presented_though_spynnaker_takes_no_lists_that_are_all_empty() -> None:
+def test_a_sample_without_events_is_presented() -> None:
     worker = machine(FrontEnd())
     worker.stage([{**sent(Sample("s0", np.zeros((0, 2), np.int64), None)), "id": "s0", "duration_s": 0.2}])
     output = worker.run("s0", None)["output"]
     assert (output["events"], output["label"], output["synaptic_operations"]) == (0, None, 0)
 
 
-def test_the_span_of_inference_is_the_time_of_the_run_and_is_after_mapping_and_loading() -> None:
+def test_the_span_of_inference_excludes_mapping_and_loading() -> None:
     front_end = FrontEnd()
     worker = machine(front_end)
     for sample_id in ("s1", "s0"):  # each makes a network anew
@@ -127,7 +128,7 @@ def test_the_span_of_inference_is_the_time_of_the_run_and_is_after_mapping_and_l
         assert 0.012 <= (inference[2] - inference[1]) * 1e-9 < 1.0
 
 
-def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
+def test_a_worker_deletes_its_home_on_close() -> None:
     home = tempfile.TemporaryDirectory()
     worker = machine(FrontEnd(), home)
     worker.run("s1", None)
@@ -137,7 +138,7 @@ def test_its_home_is_gone_when_it_has_ended_and_not_before() -> None:
     assert not Path(home.name).exists()
 
 
-def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
+def test_a_lost_board_ends_the_run_and_names_the_sample() -> None:
     worker = machine(FrontEnd(lost_at_ms=2000.0))
     worker.run("s0", None)
     caught = raised(Refusal, worker.run, "s1", None, says="failed during s1, try 1: ConnectionError: no SCP reply")
@@ -148,7 +149,7 @@ def test_a_board_that_is_lost_ends_this_sample_and_says_which() -> None:
 @pytest.mark.parametrize(
     "error", ["SpinnmanIOException", "SpinnMachineException", "SpinnmanIOException.SpinnmanBootException"]
 )
-def test_a_board_that_boots_badly_is_tried_again_outside_of_spans_and_the_answer_says_so(error: str) -> None:
+def test_a_bad_boot_is_retried_and_noted(error: str) -> None:
     front_end = FrontEnd(boots_badly=2, error=error)
     worker = machine(front_end)
     first, second = (worker.run(f"s{k}", None) for k in range(2))
@@ -162,13 +163,13 @@ def test_a_board_that_boots_badly_is_tried_again_outside_of_spans_and_the_answer
 
 
 @pytest.mark.parametrize(("boots_badly", "error", "made"), [(9, "SpinnmanIOException", 3), (1, "ConfigException", 1)])
-def test_a_board_that_never_boots_and_another_error_end_the_run(boots_badly: int, error: str, made: int) -> None:
+def test_a_board_that_never_boots_ends_the_run(boots_badly: int, error: str, made: int) -> None:
     front_end = FrontEnd(boots_badly=boots_badly, error=error)
     raised(Refusal, machine(front_end).run, "s0", None, says=f"s0, try {made}: {error}")
     assert front_end.made == made
 
 
-def test_a_network_larger_than_the_machine_and_a_machine_nobody_named_are_refused() -> None:
+def test_a_too_large_network_or_unnamed_board_is_refused() -> None:
     with pytest.raises(Refusal, match="cannot be mapped on 48 chips: ConnectionError") as caught:
         machine(FrontEnd(lost_at_ms=0.0)).mapping()
     assert (caught.value.rig["kind"], caught.value.rig["field"]) == ("SetupError", "network")
@@ -181,7 +182,7 @@ def test_a_network_larger_than_the_machine_and_a_machine_nobody_named_are_refuse
 
 
 @pytest.mark.real_time
-def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nest_supplies_the_spikes_of_the_virtual_board(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     write_network(network(), tmp_path / "n.npz")
     python(SPINNAKER.variable), python()
@@ -198,7 +199,7 @@ def test_the_virtual_board_maps_a_network_and_nest_spikes(tmp_path: Path, monkey
 
 
 @pytest.mark.real_time
-def test_a_board_that_does_not_answer_is_named_and_a_network_that_does_not_fit_is_refused() -> None:
+def test_an_unreachable_board_or_too_large_network_is_refused() -> None:
     """By sPyNNaker itself: no computer has this address, and the network needs 57 chips."""
     place: dict[str, Any] = {"simulate": False, "board": "192.0.2.1", "spalloc": ""}
     with (

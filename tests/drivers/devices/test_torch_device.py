@@ -72,18 +72,18 @@ def answers(device: Device, of: Sequence[Sample]) -> list[Reply]:
 
 
 @pytest.mark.skipif(find_spec("torch") is not None, reason="torch is installed")
-def test_without_torch_the_extra_is_named() -> None:
+def test_a_missing_torch_is_named() -> None:
     raised(MissingExtraError, open_device, says=r"neurorig\[torch\]", network="a.nir")
 
 
 @pytest.mark.torch
-def test_it_keeps_the_rules_of_a_device(network: Named) -> None:
+def test_torch_passes_device_check(network: Named) -> None:
     assert "repeat.executions" in check_device(open_device(network=network("small")), samples())
     check_device(open_device(workload(samples()), network=network("small"), batch=3), samples())
 
 
 @pytest.mark.torch
-def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alone(network: Named, torch: Any) -> None:
+def test_a_batch_gives_the_answers_of_single_samples(network: Named, torch: Any) -> None:
     of = samples(7)
     alone = answers(open_device(workload(of), network=network("small"), classes="0,1,2"), of)
     batched = answers(open_device(workload(of), network=network("small"), classes="0,1,2", batch=3), of)
@@ -98,7 +98,7 @@ def test_the_largest_output_is_the_answer_and_a_batch_answers_as_its_samples_alo
 
 
 @pytest.mark.torch
-def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(network: Named) -> None:
+def test_operations_of_each_sample_are_counted_beforehand(network: Named) -> None:
     of = samples(5)
     of[0] = Sample("s0", np.array([0.0, 0.0, 1.5, 0.0]), label="0")
     device = open_device(workload(of), network=network("small"))
@@ -129,7 +129,7 @@ def test_it_counts_each_sample_beforehand_and_leaves_nothing_on_the_module(netwo
     ("small", {"processor": "cuda"}, SetupError, "finds no GPU 0 for CUDA"),
     ("small", {"dtype": "int8"}, UsageError, "float32"),
 ])  # fmt: skip
-def test_an_impossible_network_is_refused_before_anything_is_recorded(
+def test_an_impossible_network_is_refused_before_recording(
     name: str, options: dict[str, Any], kind: type[RigError], text: str, network: Named
 ) -> None:
     file = network(name) if name.isidentifier() else name
@@ -137,7 +137,7 @@ def test_an_impossible_network_is_refused_before_anything_is_recorded(
 
 
 @pytest.mark.torch
-def test_samples_of_another_shape_are_refused_by_their_name(network: Named) -> None:
+def test_samples_of_the_wrong_shape_are_refused(network: Named) -> None:
     with pytest.raises(DataError, match=r"sample s0 is float64 of shape \(5,\); the network takes .* \(4,\)"):
         open_device(workload(samples(shape=(5,))), network=network("small"))
     with pytest.raises(DataError, match="sample s0 is <U1"):
@@ -145,7 +145,7 @@ def test_samples_of_another_shape_are_refused_by_their_name(network: Named) -> N
 
 
 @pytest.mark.torch
-def test_a_sample_that_is_loaded_again_is_known_and_another_one_of_its_name_is_not(network: Named) -> None:
+def test_only_a_sample_with_known_content_has_activity(network: Named) -> None:
     of = samples(1)
     device = open_device(workload(of), network=network("small"))
     again, other = replace(of[0], payload=of[0].payload.copy()), replace(of[0], payload=-of[0].payload)
@@ -194,7 +194,7 @@ def nvml(**traits: Any) -> FakeNvml:
     return made
 
 
-def test_an_execution_goes_from_host_memory_to_it_with_events_around_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_execution_on_a_gpu_is_bracketed_by_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "open_nvml", nvml)
     torch = FakeTorch()
     place = open_cuda(torch, 0, 0)
@@ -212,7 +212,7 @@ def test_an_execution_goes_from_host_memory_to_it_with_events_around_a_module(mo
     assert (place.details["clock_mhz"], place.details["memory_clock_mhz"]) == (1410, 1593)
 
 
-def test_a_clock_is_locked_until_the_device_is_closed_as_only_root_may(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_clock_stays_locked_until_close(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = nvml()
     monkeypatch.setattr(processor, "open_nvml", lambda: gpu)
     place = open_cuda(FakeTorch(), 0, 1200)
@@ -223,7 +223,7 @@ def test_a_clock_is_locked_until_the_device_is_closed_as_only_root_may(monkeypat
     raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says=r"cannot be locked.*nvidia-smi -i 0 -lgc 1200")
 
 
-def test_a_gpu_that_does_not_state_its_clocks_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_without_stated_clocks_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(handle: Any, kind: int) -> int:
         raise NVMLError(NOT_SUPPORTED)
 
@@ -233,7 +233,7 @@ def test_a_gpu_that_does_not_state_its_clocks_can_be_used(monkeypatch: pytest.Mo
     assert open_cuda(FakeTorch(), 0, 0).details["clock_mhz"] is None
 
 
-def test_without_nvml_the_clocks_are_not_recorded_and_none_is_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clocks_are_neither_recorded_nor_locked_without_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "open_nvml", raising(SetupError("an NVIDIA GPU needs pynvml")))
     assert "needs pynvml" in open_cuda(FakeTorch(), 0, 0).details["clocks"]
     raised(SetupError, open_cuda, FakeTorch(), 0, 1200, says="needs pynvml")

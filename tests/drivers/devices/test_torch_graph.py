@@ -50,7 +50,7 @@ def in_torch(path: Path, sample: Sample, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize(("seed", "most"), [(0, 1), (5, 1), (2, 3)])
-def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: Path, seed: int, most: int) -> None:
+def test_spikes_and_operations_match_the_float_network(tmp_path: Path, seed: int, most: int) -> None:
     path, sample = recurrent(tmp_path / "graph.nir", seed), events(40, 4, most)
     own = in_torch(path, sample)
     other = answer(float_device.open_device(network=str(path), dt_s=DT_S, reset="subtract"), sample)
@@ -62,7 +62,7 @@ def test_it_gives_the_spikes_and_the_operations_of_the_float_network(tmp_path: P
 
 
 @needs_graphs
-def test_published_graphs_run_one_with_the_spikes_of_the_float_network() -> None:
+def test_published_graphs_match_the_float_network() -> None:
     path, sample = GRAPHS / "braille_noDelay_noBias_subtract.nir", events(256, 12, 1)
     own = in_torch(path, sample, dt_s=1e-4)
     other = answer(float_device.open_device(network=str(path), dt_s=1e-4, reset="subtract"), sample)
@@ -72,7 +72,7 @@ def test_published_graphs_run_one_with_the_spikes_of_the_float_network() -> None
     assert found.activity["0"]["acs"].shape == (5,) and found.activity["0"]["acs"].any()
 
 
-def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
+def test_neurons_follow_their_equations(tmp_path: Path) -> None:
     """A leaky neuron, an integrator that resets to zero, a threshold, and a membrane as output."""
     nodes = ends([1], [1]) | {
         "lif": nir.LIF(*(np.array([v]) for v in (2.0, 1.0, 0.5)), v_threshold=np.array([0.9]), v_reset=np.array([0.0])),
@@ -95,7 +95,7 @@ def test_other_neurons_follow_their_equations(tmp_path: Path) -> None:
     assert set(found.activity) == {"lif", "if"}, "a membrane is no activation"
 
 
-def test_a_membrane_at_its_threshold_does_not_spike(tmp_path: Path) -> None:
+def test_a_membrane_at_threshold_does_not_spike(tmp_path: Path) -> None:
     """As the equations of NIR say; only graphs of whole numbers reach a threshold exactly."""
     nodes = ends([1], [1]) | {"if": nir.IF(np.array([1.0]), np.array([2.0]), np.array([0.0]))}
     path = written(tmp_path / "g.nir", nodes, [("in", "if"), ("if", "out")])
@@ -103,7 +103,7 @@ def test_a_membrane_at_its_threshold_does_not_spike(tmp_path: Path) -> None:
     assert found.output["scores"] == [4.0]
 
 
-def test_memory_of_neurons_is_what_they_hold(tmp_path: Path) -> None:
+def test_memory_counts_match_the_neurons(tmp_path: Path) -> None:
     shape = (2, 3, 3)
     nodes = ends([1, 3, 3], [18]) | {
         "c": nir.Conv2d((3, 3), np.ones((2, 1, 1, 1)), 1, 0, 1, 1, np.zeros(2)),

@@ -63,7 +63,7 @@ def test_output_equals_a_direct_run_of_the_simulator(device: Any) -> None:
         assert reply.output["label"] == CLASSES[int(expected.argmax())]
 
 
-def test_accuracy_on_unseen_scenes(device: Any) -> None:
+def test_scene_accuracy_is_high(device: Any) -> None:
     replies = [(label, answer(device, scene(label, seed))) for seed in UNSEEN for label in CLASSES]
     hits = sum(reply.output["label"] == label for label, reply in replies)
     assert hits / len(replies) >= 0.9
@@ -109,7 +109,7 @@ def test_aliases_cost_cycles_without_spikes() -> None:
     assert opened.infer(np.zeros((100, 16), np.int64)).seconds == pytest.approx(1e-4 * (16 + 189 * (3 + 25) + 4 * 12))
 
 
-def test_one_phase_alone_gives_a_label_only_if_it_infers(device: Any) -> None:
+def test_only_the_inference_phase_gives_a_label(device: Any) -> None:
     for phase, label in (("preprocess", None), ("inference", answer(device, scene()).output["label"])):
         assert answer(device, scene(), times=3, phase=phase).output["label"] == label
 
@@ -126,7 +126,7 @@ def test_a_sequence_is_one_stream(device: Any) -> None:
 # ---- what it says of itself ------------------------------------------------------------------
 
 
-def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
+def test_info_states_the_simulation(device: Any, plant: SimPlant) -> None:
     info, power = device.info(), device.info().details["power_profile"]
     assert info.mode == "simulator" and "SIMULATED" in info.description
     assert info.artifacts["network"] == load_network().digest_sha256
@@ -136,7 +136,7 @@ def test_info_says_what_is_simulated(device: Any, plant: SimPlant) -> None:
     assert sum(plant.idle_w.values()) == pytest.approx(692e-6 * (1 - 28.4 / 57.6))
 
 
-def test_the_device_and_its_monitor_keep_every_rule(device: Any, plant: SimPlant) -> None:
+def test_device_and_monitor_pass_the_checks(device: Any, plant: SimPlant) -> None:
     assert "read.count" in check_meter(open_meter(device, plant), clock=plant.clock)
     checked = check_device(device, list(open_workload(samples=2).samples), clock=plant.clock)
     assert {"repeat.length", "poll.returns", "reply.activity", "info.network"} <= set(checked)
@@ -150,7 +150,7 @@ def test_the_monitor_is_the_plants_meter(device: Any, plant: SimPlant) -> None:
 
 
 @pytest.mark.parametrize(("mode", "onboard"), [("hardware", "xylo-monitor"), ("simulator", None)])
-def test_the_monitor_refuses_what_it_cannot_read(mode: str, onboard: str | None, plant: SimPlant) -> None:
+def test_an_unsuitable_device_is_refused(mode: str, onboard: str | None, plant: SimPlant) -> None:
     info = SimpleNamespace(name="x", mode=mode, onboard_meter=onboard)
     raised(SetupError, open_meter, SimpleNamespace(info=lambda: info), plant)
 

@@ -33,7 +33,7 @@ def kit(chip: str = "audio2", **traits: Any) -> Kit:
 
 
 @pytest.mark.parametrize(("chip", "expected"), [("audio2", AUDIO_2), ("audio3", AUDIO_3)])
-def test_a_board_is_known_by_its_package_and_rails_by_channels(chip: str, expected: Any, capsys: Capture) -> None:
+def test_a_board_is_identified_by_its_package(chip: str, expected: Any, capsys: Capture) -> None:
     found = kit(chip)
 
     assert (found.chip, capsys.readouterr().out) == (expected, "")
@@ -62,7 +62,7 @@ def held() -> list[Kit]:
      "too old.*must be upgraded.*FX3 0.11.5 and FPGA 1.1.3 for Xylo Audio 2"),
     (held, {}, SetupError, r"cannot be opened: Device is not open.*no other program holds it"),
 ])  # fmt: skip
-def test_what_is_said_of_boards_that_cannot_be_used(
+def test_an_unusable_board_is_reported(
     boards: Any, options: dict[str, Any], error: type[RigError], text: str, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(rockpool_import, "attached_boards", boards)
@@ -126,7 +126,7 @@ def functions(tree: ast.Module) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("place", SOURCES)
-def test_the_simulated_vendor_takes_what_the_vendor_takes(place: str) -> None:
+def test_the_simulated_calls_have_the_vendor_arguments(place: str) -> None:
     own = functions(rockpool(place))
 
     for name, simulated in SOURCES[place].items():
@@ -152,7 +152,7 @@ def of_chip(chip: Chip) -> set[str]:
     ("syns65302/xylo_samna.py", of_chip(AUDIO_3)),
     ("syns65302/xylo_monitor.py", {"output_spikes", "Readout"}),
 ])  # fmt: skip
-def test_the_vendor_uses_what_the_simulated_board_has(place: str, names: set[str]) -> None:
+def test_the_vendor_uses_every_simulated_name(place: str, names: set[str]) -> None:
     assert names <= {node.attr for node in ast.walk(rockpool(place)) if isinstance(node, ast.Attribute)}
 
 
@@ -163,7 +163,7 @@ def changed(network: Network, **values: Any) -> Network:
     return replace(network, specification={**network.specification, **values})
 
 
-def test_bias_of_hidden_neurons_reaches_the_chip_and_zeros_turn_no_clock_on(monkeypatch: Patch) -> None:
+def test_bias_of_hidden_neurons_reaches_the_chip(monkeypatch: Patch) -> None:
     network = small_network()
 
     spec = configuration_of(kit(), network).spec

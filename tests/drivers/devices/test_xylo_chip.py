@@ -1,8 +1,6 @@
 """The Xylo driver on simulated boards in real time.
 
-In chip mode, its answers, its times, and its refusals; of a board that listens, what it hears, for how long, and its
-power.
-"""
+In chip mode: answers, times and refusals. On a board that listens: the sound heard, its duration, and the power."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -55,7 +53,7 @@ def _opened(monkeypatch: Patch) -> Iterator[Opened]:
 # ---- what it answers ------------------------------------------------------------------------
 
 
-def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip: str, opened: Opened) -> None:
+def test_labels_and_spikes_match_the_simulator(chip: str, opened: Opened) -> None:
     network = load_network()
     device, simulator = opened(network, chip=chip), SimBackend.open(network, 25e6)
     samples = list(open_workload(samples=2).samples)
@@ -67,7 +65,7 @@ def test_labels_and_spikes_are_those_of_the_simulator_whatever_came_before(chip:
         assert reply.output["label"] == network.classes[int(expected.sum(axis=0).argmax())]
 
 
-def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opened: Opened) -> None:
+def test_activity_matches_the_simulator_without_a_power_meter(opened: Opened) -> None:
     network = small_network()
     device = opened(network, ChipOptions(record_activity=True, core_clock_hz=12.5e6), step_s=1e-3)
     assert hardware(device).core_hz == 12.5e6
@@ -80,7 +78,7 @@ def test_activity_is_that_of_the_simulator_and_comes_without_a_power_meter(opene
     raised(SetupError, open_meter, device, says="records its activity")
 
 
-def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip: str, opened: Opened) -> None:
+def test_an_echo_error_names_neuron_and_time_step(chip: str, opened: Opened) -> None:
     good, bad = (opened(None, ChipOptions(echo=True), chip=chip, resets=resets) for resets in (True, False))
 
     assert [answer(good, events(8)).output["label"] for _ in range(2)]
@@ -91,7 +89,7 @@ def test_an_echo_that_differs_from_the_simulator_names_neuron_and_time_step(chip
 # ---- when it does it ------------------------------------------------------------------------
 
 
-def test_a_span_is_as_long_as_the_core_worked_however_rarely_looked_at(chip: str, monkeypatch: Patch) -> None:
+def test_a_span_is_exact_even_if_rarely_polled(chip: str, monkeypatch: Patch) -> None:
     monkeypatch.setattr(board_module, "LOOK_NS", 30_000_000)  # a hundredth of the span, as this machine may be late
     with closing(on_board(SimBoard(Traits(chip, step_s=3e-2)))) as device:
         (span,) = answer(device, events(3)).spans
@@ -111,7 +109,7 @@ def held_up(times: int, monkeypatch: Patch) -> None:
     monkeypatch.setattr(board_module, "span_of", span)
 
 
-def test_a_sample_whose_span_nobody_saw_is_processed_again_and_so_said(opened: Opened, monkeypatch: Patch) -> None:
+def test_a_sample_with_an_unseen_span_is_repeated(opened: Opened, monkeypatch: Patch) -> None:
     device, sample = opened(step_s=1e-3), events(1)
     at_once = answer(device, sample)
     held_up(1, monkeypatch)
@@ -132,7 +130,7 @@ def test_a_program_always_held_up_ends_the_run(metered: bool, tries: int, opened
 
 
 @given(st.lists(st.integers(0, 3_000_000), min_size=1, max_size=50), st.integers(0, 2 * COUNTER))
-def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_ns: list[int], start_us: int) -> None:
+def test_the_stopwatch_follows_its_quickest_stamp(delays_ns: list[int], start_us: int) -> None:
     watch = StopWatch()
     for k, delay_ns in enumerate(delays_ns):
         sent_us = start_us + 1000 * k
@@ -144,7 +142,7 @@ def test_the_stopwatch_is_told_by_its_quickest_stamp_through_every_wrap(delays_n
 
 
 @pytest.mark.parametrize("reached_us", [10**6, 10**9, 3 * 10**9, COUNTER - 10**8, COUNTER + 10**7, 2 * COUNTER - 10**8])
-def test_a_stopwatch_that_starts_again_is_noticed_wherever_its_counter_was(reached_us: int) -> None:
+def test_a_restarted_stopwatch_is_noticed(reached_us: int) -> None:
     watch = StopWatch()
     for k in range(100):
         watch.heard((reached_us + 1000 * k) % COUNTER, 10**12 + 10**6 * k)
@@ -165,7 +163,7 @@ def looks(arrivals_ns: Any, held: slice = slice(0), every_ns: int = 250_000) -> 
 
 
 @pytest.mark.parametrize("held", [slice(0), slice(0, 20), slice(85, 100), slice(30, 60)])
-def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice) -> None:
+def test_a_delayed_program_finds_the_span_by_other_readouts(held: slice) -> None:
     arrivals_ns = 5_000_000_000 + np.arange(1, 101) * 1_000_000
 
     on_ns, off_ns = span_of(looks(arrivals_ns, held))
@@ -177,14 +175,14 @@ def test_a_program_that_was_held_up_tells_the_span_by_other_readouts(held: slice
 @pytest.mark.parametrize(("step_ns", "held", "every_ns"), [
     (10**6, slice(0, 40), 250_000), (10**6, slice(60, 100), 250_000), (2 * 10**7, slice(0), 10**7),
 ])  # fmt: skip
-def test_a_span_whose_end_nobody_saw_in_time_is_refused(step_ns: int, held: slice, every_ns: int) -> None:
+def test_a_span_with_an_unseen_end_is_refused(step_ns: int, held: slice, every_ns: int) -> None:
     raised(DeviceError, span_of, looks(np.arange(1, 101) * step_ns, held, every_ns), says=r"held up for \d+")
 
 
 # ---- what it refuses ------------------------------------------------------------------------
 
 
-def test_a_clock_without_use_is_refused_at_the_start(opened: Opened, monkeypatch: Patch) -> None:
+def test_an_unusable_clock_is_refused_at_start(opened: Opened, monkeypatch: Patch) -> None:
     raised(SetupError, opened, says=r"core clock .* is 2\.5025e\+07 Hz, and 2\.5e\+07", made_clock=1.001)
     monkeypatch.setattr(board_module, "PATIENCE_S", 0.1)
     raised(SetupError, opened, says="the power monitor of Xylo Audio 2 does not run: 0 readings", lost=1.0)
@@ -192,7 +190,7 @@ def test_a_clock_without_use_is_refused_at_the_start(opened: Opened, monkeypatch
     raised(SetupError, opened, says="its stopwatch stands still")
 
 
-def test_a_readout_lost_among_others_does_not_count_as_a_row(opened: Opened, monkeypatch: Patch) -> None:
+def test_a_row_of_readouts_with_a_gap_is_refused(opened: Opened, monkeypatch: Patch) -> None:
     send = SimBoard.send_readouts
 
     def without_one(board: SimBoard, steps: Any, at_ns: Any, **values: Any) -> int:
@@ -204,7 +202,7 @@ def test_a_readout_lost_among_others_does_not_count_as_a_row(opened: Opened, mon
     raised(DeviceError, answer, opened(step_s=1e-3), events(1), says=told)
 
 
-def test_a_board_that_is_unplugged_ends_sample_and_clock_by_type(chip: str, opened: Opened) -> None:
+def test_an_unplugged_board_is_a_device_error(chip: str, opened: Opened) -> None:
     device = opened(chip=chip)
     device.submit([events(4)], None)
     assert device.poll(0.3) == ()
@@ -223,7 +221,7 @@ def test_a_sample_that_takes_too_long_is_a_timeout(opened: Opened) -> None:
         answer(opened(None, ChipOptions(timeout_s=1.0), step_s=2e-2), events(5))
 
 
-def test_power_is_never_recorded_by_the_vendor(opened: Opened, monkeypatch: Patch) -> None:
+def test_the_vendor_driver_records_no_power(opened: Opened, monkeypatch: Patch) -> None:
     def evolve(self: Any, *, input: Any, record: bool, read_timeout: float) -> Any:
         raise RuntimeError(f"enough, {record}")
 
@@ -286,7 +284,7 @@ def asleep(listener: Opened, monkeypatch: Patch) -> None:
 # ---- what it hears --------------------------------------------------------------------------
 
 
-def test_the_answer_is_of_the_sound_that_was_played(chip: str, listener: Opened) -> None:
+def test_the_answer_matches_the_played_sound(chip: str, listener: Opened) -> None:
     device, sample = listener(chip=chip), sound()
     expected = SimBackend.open(network(), 25e6).infer(raster_of(sample, network().encoder)).output.sum()
 
@@ -297,7 +295,7 @@ def test_the_answer_is_of_the_sound_that_was_played(chip: str, listener: Opened)
 
 
 @pytest.mark.usefixtures("asleep")
-def test_a_span_is_as_long_as_the_sound_and_the_last_time_step(chip: str, listener: Opened) -> None:
+def test_a_span_lasts_for_the_sound_and_the_last_step(chip: str, listener: Opened) -> None:
     device = listener(chip=chip)
 
     (span,) = answer(device, sound(), times=2).spans
@@ -320,7 +318,7 @@ def test_frames_follow_without_gap_or_overlap(chip: str, listener: Opened, monke
 
 
 @pytest.mark.usefixtures("asleep")
-def test_readouts_in_bunches_are_heard_on_audio_3_and_other_events_passed_over(listener: Opened) -> None:
+def test_readouts_in_bunches_are_heard_on_audio_3(listener: Opened) -> None:
     device = listener(chip="audio3", flush_s=LONG_STEP_S / 2, drift_ppm=100.0)
     for sink in hardware(device).readouts:
         sink.send(0, SimpleNamespace(timestep=1))
@@ -328,7 +326,7 @@ def test_readouts_in_bunches_are_heard_on_audio_3_and_other_events_passed_over(l
     assert len(answer(device, sound()).spans) == 1
 
 
-def test_a_board_that_listens_works_at_its_clock_and_says_which_rails_are_its_front_ends(listener: Opened) -> None:
+def test_a_listening_board_states_clock_and_front_end(listener: Opened) -> None:
     devices = [listener(ChipOptions(core_clock_hz=12.5e6), chip=chip) for chip in CHIPS]
     assert [hardware(device).core_hz for device in devices] == [12.5e6, 12.5e6]
     two, three = (device.info() for device in devices)
@@ -349,14 +347,14 @@ def test_lost_steps_end_the_run(traits: dict[str, Any], spin_steps: int, listene
     raised(DeviceError, answer, listener(**traits), sound(), says=r"\d+ readouts came while sample sound-1 was heard")
 
 
-def test_a_lost_readout_of_a_sample_of_one_step_ends_the_run(listener: Opened, monkeypatch: Patch) -> None:
+def test_a_lost_single_readout_ends_the_run(listener: Opened, monkeypatch: Patch) -> None:
     device = listener()
     monkeypatch.setattr(device._backend, "_rows_of", lambda heard: [])
     one_step = sound(seconds=LONG_STEP_S)
     raised(DeviceError, answer, device, one_step, says="0 readouts came while sample sound-1 was heard")
 
 
-def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, listener: Opened) -> None:
+def test_a_listening_board_unplugged_is_an_error(chip: str, listener: Opened) -> None:
     device = listener(chip=chip)
     device.submit([sound()], None)
 
@@ -367,7 +365,7 @@ def test_a_board_that_is_unplugged_ends_the_sample_by_type(chip: str, listener: 
             device.poll(0.1)
 
 
-def test_a_silent_chip_is_a_timeout_and_refused_at_the_start(listener: Opened, monkeypatch: Patch) -> None:
+def test_a_silent_chip_is_a_timeout(listener: Opened, monkeypatch: Patch) -> None:
     device = listener(ChipOptions(timeout_s=0.2), chip="audio3")
     monkeypatch.setattr("fixtures.instruments.xylo.ear.Ear.advance", lambda self, now_ns: None)
     raised(DeviceTimeoutError, answer, device, sound(), says="the last time step of sample sound-1")
@@ -375,7 +373,7 @@ def test_a_silent_chip_is_a_timeout_and_refused_at_the_start(listener: Opened, m
 
 
 @pytest.mark.parametrize("asked", [ChipOptions(record_activity=True), ChipOptions(echo=True)])
-def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, listener: Opened) -> None:
+def test_an_impossible_listening_option_is_refused(asked: ChipOptions, listener: Opened) -> None:
     raised(UsageError, listener, asked, says="neither records nor gets known events")
     raised(DataError, listener().stage, [Sample("events", np.ones((20, 16), np.int64), "a")], says="cannot be played")
 
@@ -386,14 +384,14 @@ def test_what_a_listening_chip_cannot_do_is_refused(asked: ChipOptions, listener
     ({"front_end": "microphone", "play": "aplay '"}, "plays a WAV file from its standard input"),
     ({"front_end": "live"}, "microphone"), ({"front_end": "microphone", "simulate": True}, "replay"),
 ])  # fmt: skip
-def test_front_ends_and_players_that_do_not_fit_are_refused(options: dict[str, Any], text: str) -> None:
+def test_unsuitable_front_ends_and_players_are_refused(options: dict[str, Any], text: str) -> None:
     raised(UsageError, xylo.open_device, says=text, **options)
 
 
 # ---- the player -----------------------------------------------------------------------------
 
 
-def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
+def test_a_player_gets_the_whole_sample() -> None:
     wav = wav_of(sound(), 2)
     assert (wav[:4], len(wav)) == (b"RIFF", 44 + 2 * 2 * round(0.8 * RATE_HZ))
 
@@ -401,7 +399,7 @@ def test_a_player_gets_the_whole_sample_as_often_as_it_is_heard() -> None:
 @pytest.mark.parametrize(("ends", "text"), [
     ("exit 3", "not played: the command ended with 3"), ("sleep 0.3", "not heard whole: .* longer than its sound"),
 ])  # fmt: skip
-def test_a_sample_counts_once_its_command_has_ended_well_and_in_time(ends: str, text: str) -> None:
+def test_a_failed_or_late_player_is_refused(ends: str, text: str) -> None:
     playing = player_of(f"sh -c 'cat > /dev/null; {ends}'")(sound(seconds=0.1), 1)
     raised(DeviceError, playing.ended, 10.0, says=f"sample sound-1 was {text}")
     playing.stop()
@@ -414,7 +412,7 @@ def played(listener: Opened, playing: Any, monkeypatch: Patch) -> XyloDevice:
     return device
 
 
-def test_a_sound_still_played_is_waited_for_before_the_next(listener: Opened, monkeypatch: Patch) -> None:
+def test_the_next_sound_waits_for_the_previous_sound(listener: Opened, monkeypatch: Patch) -> None:
     lag_s = 0.1
     device = played(listener, Playback(lambda timeout_s: time.sleep(lag_s)), monkeypatch)
     begun_s: list[float] = []
@@ -427,13 +425,13 @@ def test_a_sound_still_played_is_waited_for_before_the_next(listener: Opened, mo
     assert begun_s[1] - issued_s >= lag_s
 
 
-def test_the_only_sample_is_not_answered_if_its_player_fails(listener: Opened, monkeypatch: Patch) -> None:
+def test_a_sample_with_a_failed_player_has_no_answer(listener: Opened, monkeypatch: Patch) -> None:
     fails = raising(DeviceError("sample sound-1 was not played", field="play", value=3))
     one_step = sound(seconds=LONG_STEP_S)
     raised(DeviceError, heard_whole, played(listener, Playback(fails), monkeypatch), one_step, says="was not played")
 
 
-def test_a_player_does_not_outlive_its_device(listener: Opened, monkeypatch: Patch) -> None:
+def test_closing_the_device_stops_its_player(listener: Opened, monkeypatch: Patch) -> None:
     playback = Playback()
     with closing(played(listener, playback, monkeypatch)) as device:
         device.submit([sound()], None)

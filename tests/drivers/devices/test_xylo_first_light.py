@@ -52,7 +52,7 @@ def bench_of(step: str) -> str:
     return f'[devices.board]\ndriver = "{driver}:open_device"\noptions = {{ {options} }}\n'
 
 
-def test_every_step_is_one_command_that_writes_a_recording_of_its_number_and_says_what_refutes_it() -> None:
+def test_every_step_records_its_number_and_states_its_refutation() -> None:
     sections = re.findall(r"^### (\d+)\. (.*?)(?=^##)", PAGE, flags=re.MULTILINE | re.DOTALL)
     assert [number for number, _ in sections] == [str(k) for k in range(len(sections))] == list(STEPS)
     for number, text in sections:
@@ -61,7 +61,7 @@ def test_every_step_is_one_command_that_writes_a_recording_of_its_number_and_say
             assert re.findall(r"--out first-light/0*(\d+)-[\w-]+", STEPS[number]) == [number]
 
 
-def test_recordings_that_are_compared_are_those_of_earlier_steps() -> None:
+def test_compared_recordings_come_from_earlier_steps() -> None:
     written = {re.findall(r"--out (\S+)", command)[-1] for command in STEPS.values() if "--out" in command}
     lines = re.findall(r"`(rig (?:compare|view|report|audit) [^`]+)`", PAGE)
 

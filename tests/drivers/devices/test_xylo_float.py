@@ -1,7 +1,6 @@
 """A network before it is fitted to the integers of the chip.
 
-It sends the same spikes as the chip if fitting rounds nothing, and as the framework from which its NIR file comes.
-"""
+The float network gives the spikes of the chip if fitting rounds nothing, and those of the framework of its NIR file."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -43,7 +42,7 @@ def halving(size: int, threshold: int, last: bool) -> Neurons:
 
 
 @given(seed=st.integers(0, 2**32 - 1), back=st.booleans(), skip=st.booleans())
-def test_if_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(seed: int, back: bool, skip: bool) -> None:
+def test_without_rounding_spikes_match_the_vendor_simulator(seed: int, back: bool, skip: bool) -> None:
     rng = np.random.default_rng(seed)
     links = {(0, 1): (3, 5), (1, 2): (5, 4), (2, 3): (4, 2)} | ({(1, 1): (5, 5)} if back else {})
     links |= {(1, 3): (5, 2)} if skip else {}
@@ -61,7 +60,7 @@ def test_if_nothing_is_rounded_it_sends_the_spikes_of_the_vendors_simulator(seed
         assert trace.spikes.sum(axis=1).tolist() == chip.activity[name]["spikes"].tolist()
 
 
-def test_many_samples_at_once_give_what_each_gives_alone() -> None:
+def test_a_batch_gives_the_spikes_of_single_samples() -> None:
     floats = load_network().floats
     assert floats is not None
     events = np.random.default_rng(0).integers(0, 4, (50, 3, 16)).astype(np.float32)
@@ -71,7 +70,7 @@ def test_many_samples_at_once_give_what_each_gives_alone() -> None:
 
 
 @pytest.mark.skipif(find_spec("nir") is None, reason="needs neurorig[nir]")
-def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() -> None:
+def test_a_constant_input_leads_to_the_exact_membrane() -> None:
     """When nothing changes any more, NIR's CubaLIF has I = w_in W S and v = v_leak + r I, for any time step."""
     values = {
         "tau_syn": 3e-3, "tau_mem": 7e-3, "r": 2.5, "w_in": 1.5, "v_threshold": 1e9, "v_leak": 0.25, "v_reset": 0.0,
@@ -85,7 +84,7 @@ def test_a_constant_input_leads_to_the_membrane_of_the_differential_equations() 
 
 
 @pytest.mark.skipif(not BRAILLE.is_file() or find_spec("nir") is None, reason="needs the published graph and nir")
-def test_a_graph_sends_the_spikes_of_the_neurons_of_the_framework_that_trained_it() -> None:
+def test_a_graph_gives_the_spikes_of_its_training_framework() -> None:
     """The figures are of RSynaptic and Synaptic in snnTorch 1.0.0, reset at once, for this input and half the weights.
 
     With full weights, membranes reach twice the threshold, and snnTorch then subtracts it a second time.
@@ -102,7 +101,7 @@ def scene(label: str = "park") -> Sample:
     return Sample(label, synthesize(label, 5000, 1.0, 16000.0), label, duration_s=1.0, rate_hz=16000.0)
 
 
-def test_its_weights_take_four_times_the_memory_and_its_operations_are_the_same() -> None:
+def test_float_weights_take_four_times_the_memory() -> None:
     with closing(float_device.open_device()) as device:
         network = device.info().network
     deployed = SimBackend.open(load_network(), 25e6).inspection.info
@@ -111,7 +110,7 @@ def test_its_weights_take_four_times_the_memory_and_its_operations_are_the_same(
     assert [c.name for c in network.connections] == [c.name for c in deployed.connections]
 
 
-def test_it_does_what_the_rig_asks_of_a_device_and_counts_what_it_declares() -> None:
+def test_the_float_network_passes_the_device_check() -> None:
     assert "reply.activity" in check_device(float_device.open_device(), list(map(scene, CLASSES)), prompt_s=5.0)
     with closing(float_device.open_device()) as device:
         network, activity = device.info().network, answer(device, scene()).activity
@@ -120,7 +119,7 @@ def test_it_does_what_the_rig_asks_of_a_device_and_counts_what_it_declares() -> 
     assert changed > 0.9 * network.neurons * 100, "a real number that decays changes in each step"
 
 
-def test_a_file_of_integers_alone_and_a_module_are_refused(tmp_path: Path) -> None:
+def test_an_integer_file_and_a_module_are_refused(tmp_path: Path) -> None:
     write_network(tmp_path / "bare.json", replace(load_network(), floats=None))
     raised(SetupError, float_device.open_device, says="no float weights", network=str(tmp_path / "bare.json"))
     raised(UsageError, float_device.open_device, says="no modules.*NIR graph", network="mynet.py:conv", dt_s=0.01)

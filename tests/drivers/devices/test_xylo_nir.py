@@ -93,7 +93,7 @@ def spikes(network: Network, raster: Any) -> tuple[Any, Any]:
 
 
 @needs_graphs
-def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path() -> None:
+def test_a_published_network_gives_the_vendor_spikes() -> None:
     """The figures are Rockpool's with torch, for this input (neuromorphs/NIR, paper/03_rnn)."""
     network = loaded(BRAILLE, dt_s=1e-4)
     raster = (np.random.default_rng(0).random((256, 12)) < 0.06).astype(np.int64)
@@ -103,7 +103,7 @@ def test_a_published_recurrent_network_gives_the_spikes_of_the_vendors_own_path(
 
 
 @needs_graphs
-def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path: Path) -> None:
+def test_the_page_shows_the_output_of_its_command(tmp_path: Path) -> None:
     """A whole session, so that each figure of the table is one that a reader can get."""
     page = (ROOT / "docs/reference/xylo-networks.md").read_text()
     (line,) = [line for line in page.splitlines() if line.startswith("rig measure") and BRAILLE.name in line]
@@ -123,7 +123,7 @@ def test_the_page_has_what_its_command_prints_of_the_published_network(tmp_path:
 
 @settings(max_examples=10)
 @given(seed=st.integers(0, 2**32 - 1), recurrent=st.booleans(), layers=st.integers(1, 3))
-def test_a_deployed_graph_that_is_written_and_read_gives_the_same_spikes(
+def test_a_deployed_graph_survives_writing_and_reading(
     seed: int, recurrent: bool, layers: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     rng, folder = np.random.default_rng(seed), tmp_path_factory.mktemp("nir")
@@ -147,7 +147,7 @@ def test_the_shipped_network_survives_nir(tmp_path: Path) -> None:
     assert again.encoder.bin_s == shipped.encoder.bin_s
 
 
-def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_listed(tmp_path: Path) -> None:
+def test_rounding_of_leak_and_time_constants_is_listed(tmp_path: Path) -> None:
     """On the chip an input decays once before it reaches the membrane (``input_kept``).
 
     Rockpool's mapping, which is used here, does not correct for this.
@@ -170,7 +170,7 @@ def test_a_leak_becomes_a_bias_and_what_is_rounded_and_kept_of_an_input_is_liste
     assert network.deployment["input_kept"] == {"n0": 0.75, "n1": 0.5}
 
 
-def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> None:
+def test_events_of_a_sample_reach_the_network_unchanged(tmp_path: Path) -> None:
     path = written(tmp_path / "a.nir", *graph(2))
     options: dict[str, Any] = {"network": str(path), "dt_s": DT_S, "reset": "subtract", "classes": "yes,no"}
     device = xylo.open_device(open_plant(seed=1), simulate=True, **options)
@@ -188,7 +188,7 @@ def test_events_of_a_sample_reach_the_network_as_they_are(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: Path) -> None:
+def test_a_nested_graph_equals_its_flat_graph(depth: int, tmp_path: Path) -> None:
     """A recurrent layer is usually nested. Its types are not checked, because exports add a batch axis."""
     flat = loaded(written(tmp_path / "flat.nir", *graph(3)))
     within = loaded(written(tmp_path / "nested.nir", *nested(3, depth)))
@@ -197,7 +197,7 @@ def test_a_nested_graph_is_the_same_network_as_its_nodes(depth: int, tmp_path: P
     assert spikes(within, raster)[0] == spikes(flat, raster)[0]
 
 
-def test_what_is_wrong_in_a_nested_graph_is_reported_by_its_node_and_by_what_to_do() -> None:
+def test_an_error_in_a_nested_graph_names_its_node() -> None:
     raised(DataError, checked, *nested(3, more=nir.LIF(*(np.ones(5) for _ in range(4)))), says=r"'n0\.more' is a LIF")
     raised(DataError, checked, *nested(3, second=nir.Input(np.array([5]))), says="'n0' .* 2 nodes of the kind Input")
     nodes, edges = nested(3)
@@ -250,14 +250,14 @@ def bad_graphs() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("text", list(bad_graphs()))
-def test_a_graph_that_does_not_fit_is_refused_by_node_and_limit(text: str) -> None:
+def test_an_unsuitable_graph_is_refused_by_node(text: str) -> None:
     nodes, edges = graph(4)
     bad_graphs()[text](nodes, edges)
     with pytest.raises(DataError, match=text):
         deployed(checked(nodes, edges), DT_S, "channel")
 
 
-def test_more_targets_of_a_neuron_and_more_weights_than_the_chip_allows_are_refused(tmp_path: Path) -> None:
+def test_too_many_targets_or_weights_are_refused(tmp_path: Path) -> None:
     """The limit is on fan-out: 64 hidden neurons, including those of the same layer."""
     nodes, edges = graph(8, (3, 40, 24, 2))
     assert loaded(written(tmp_path / "most.nir", nodes, edges)).layers == (3, 40, 24, 2)
@@ -291,13 +291,13 @@ def test_a_damaged_or_missing_file_is_refused(tmp_path: Path) -> None:
     ({"dt_s": -1.0}, UsageError, "dt_s"), ({"quantize": "some"}, UsageError, "quantize"),
     ({"quantize": "none"}, DataError, "no integers"), ({"classes": ("one",)}, UsageError, "2 classes"),
 ])  # fmt: skip
-def test_options_that_a_graph_needs(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
+def test_graph_options_are_checked(options: dict[str, Any], error: type[RigError], text: str, tmp_path: Path) -> None:
     for name, value in (("dt_s", 0.01), ("quantize", "none")):
         raised(UsageError, xylo.open_device, open_plant(seed=1), says=name, simulate=True, **{name: value})
     raised(error, loaded, written(tmp_path / "a.nir", *graph(6)), says=text, **options)
 
 
-def test_two_writes_have_one_digest_and_another_weight_has_another(tmp_path: Path) -> None:
+def test_equal_graphs_have_equal_digests(tmp_path: Path) -> None:
     nodes, edges = graph(7)
     one = loaded(written(tmp_path / "a.nir", nodes, edges)).digest_sha256
     same = loaded(written(tmp_path / "b.nir", nodes, edges[::-1])).digest_sha256

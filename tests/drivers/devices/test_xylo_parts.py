@@ -76,7 +76,7 @@ def test_a_tone_lands_in_its_band(rate_hz: float) -> None:
     assert events[:, edges[:-1] >= 0.45 * rate_hz].sum() == 0
 
 
-def test_events_are_bounded_causal_and_free_of_level() -> None:
+def test_events_are_bounded_causal_and_level_free() -> None:
     params, audio = EncoderParams(), synthesize("airport", 5000, 1.0, RATE_HZ)
     events = encode(audio, RATE_HZ, params)
     assert 0 <= events.min() <= events.max() <= 15
@@ -119,7 +119,7 @@ def test_the_stub_samna_never_runs(tmp_path: Path) -> None:
 
 
 @needs_rockpool
-def test_rockpool_filters_and_draws_with_what_is_imported_when_it_does() -> None:
+def test_rockpool_imports_its_filters_and_plots_on_use() -> None:
     code = "import sys; from drivers.devices.xylo.rockpool_import import load_xylo_audio2; xylo = load_xylo_audio2()\n"
     code += "print([n for n in ('matplotlib', 'scipy.signal', 'scipy.interpolate') if n in sys.modules])\n"
     code += "import numpy, matplotlib, scipy.signal; matplotlib.use('agg'); from matplotlib import pyplot\n"
@@ -172,7 +172,7 @@ def _afe() -> AfeModel:
 
 
 @needs_rockpool
-def test_events_are_those_of_the_clip_whatever_came_before_and_numpys_generator_stays(afe: AfeModel) -> None:
+def test_events_depend_only_on_the_clip(afe: AfeModel) -> None:
     np.random.seed(5)
     expected = np.random.random(3)
     np.random.seed(5)
@@ -189,7 +189,7 @@ def test_events_are_those_of_the_clip_whatever_came_before_and_numpys_generator_
 
 
 @needs_rockpool
-def test_the_device_takes_it_as_an_option_and_says_so() -> None:
+def test_the_front_end_model_is_an_option() -> None:
     plant = open_plant()
     device = open_device(plant, simulate=True, afe_model="rockpool")
     reply = answer(device, Sample("tone", tone(500.0), "bus", rate_hz=RATE_HZ, duration_s=0.1))

@@ -97,7 +97,7 @@ JS110 = [0.00341, 0.299824, 0.533934, 0.740259, 0.966961, 1.01326, 1.24949, 1.51
 @pytest.mark.parametrize(("rate_hz", "stamps"), [
     (1000.0, LPM01A), (1000.0, SHORT), (20_000.0, JS110), (10_000.0, LPM01A[:3]), (333.0, SHORT[:5]),
 ], ids=["LPM01A", "windows-of-0.1-s", "JS110-microseconds", "one-window", "333-Hz"])  # fmt: skip
-def test_every_figure_comes_out_to_the_digits_printed(rate_hz: float, stamps: list[float], tmp_path: Path) -> None:
+def test_every_figure_matches_the_printed_digits(rate_hz: float, stamps: list[float], tmp_path: Path) -> None:
     expected = session(tmp_path / "s", rate_hz, stamps)
     run = recorded(tmp_path / "s", tmp_path / "run")
     assert stated(run, len(expected)) == expected
@@ -116,20 +116,20 @@ def test_texts_may_be_named_after_the_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("unit", "scale"), [("nJ", 1e9), ("J", 1.0), ("mJ", 1e3)])
-def test_another_unit_is_known_by_the_results_and_asked_for(unit: str, scale: float, tmp_path: Path) -> None:
+def test_another_unit_is_detected_by_the_results(unit: str, scale: float, tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A, scale)
     assert raised(UsageError, open_import, tmp_path / "s", says=f"unit={unit}").field == "unit"
     found = stated(recorded(tmp_path / "s", tmp_path / "run", unit=unit), 5)
     assert [[float(x) for x in w] for w in found] == [pytest.approx([float(x) for x in w], rel=1e-6) for w in expected]
 
 
-def test_results_of_another_session_are_said_to_differ(tmp_path: Path) -> None:
+def test_results_of_another_session_are_reported(tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A)
     (tmp_path / "s" / "results.txt").write_text(results_txt([(f"{1.3 * float(e):.3f}", p, i) for e, p, i in expected]))
     assert "window 2" in only(tmp_path / "s").details["results.txt"]
 
 
-def test_a_dropped_sample_leaves_out_its_window_alone(tmp_path: Path) -> None:
+def test_a_dropped_sample_removes_only_its_window(tmp_path: Path) -> None:
     expected = session(tmp_path / "s", 1000.0, LPM01A)
     path = tmp_path / "s" / "trace1-energy.bin"
     raw = np.frombuffer(path.read_bytes()[1:], "<f4").copy()
@@ -177,7 +177,7 @@ def successor(folder: Path, trials: list[dict[str, object]]) -> list[tuple[str, 
 TRIALS = [trial(0, [("00", 30), ("01", 1200), ("02", 11_776)]), trial(1, [("03", 900), ("04", 11_500)])]
 
 
-def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_path: Path) -> None:
+def test_samples_in_the_results_of_the_new_runner_are_read(tmp_path: Path) -> None:
     expected = successor(tmp_path / "s", TRIALS)
     run = recorded(tmp_path / "s", tmp_path / "run", idle="11.9:12.9,24.6:25.9")
     figures = recorder_figures(run)
@@ -191,7 +191,7 @@ def test_the_successor_of_the_runner_writes_its_samples_into_its_results(tmp_pat
     assert run.start.device.name == "ad01"
 
 
-def test_another_rate_of_the_successor_is_known_by_its_results(tmp_path: Path) -> None:
+def test_another_rate_of_the_new_runner_is_detected(tmp_path: Path) -> None:
     successor(tmp_path / "s", TRIALS[:1])
     (tmp_path / "s" / "results.txt").write_text((tmp_path / "s" / "results.txt").read_text().replace("10.576", "5.288"))
     assert raised(UsageError, open_import, tmp_path / "s").field == "rate_hz"
@@ -205,19 +205,19 @@ def test_another_rate_of_the_successor_is_known_by_its_results(tmp_path: Path) -
     {"power": {"samples": [], "timestamps": []}},
     {"power": None, "note": "samples"},
 ])  # fmt: skip
-def test_what_is_no_trial_is_refused(entry: dict[str, object], tmp_path: Path) -> None:
+def test_an_invalid_trial_is_refused(entry: dict[str, object], tmp_path: Path) -> None:
     text = json.dumps([entry | {"infer": {"iterations": 3}}]).replace("note", "samples")
     (tmp_path / "results.json").write_text(text)
     raised(DataError, open_import, tmp_path, says=r"results\.json")
 
 
-def test_a_pointer_in_place_of_the_trace_is_reported(tmp_path: Path) -> None:
+def test_a_git_lfs_pointer_is_reported(tmp_path: Path) -> None:
     session(tmp_path / "s", 1000.0, LPM01A[:3])
     (tmp_path / "s" / "trace1-energy.bin").write_text("version https://git-lfs.github.com/spec/v1\nsize 4\n")
     raised(DataError, open_import, tmp_path / "s", says="git lfs pull")
 
 
-def test_performance_and_accuracy_beside_energy_do_not_matter(tmp_path: Path) -> None:
+def test_performance_and_accuracy_folders_are_ignored(tmp_path: Path) -> None:
     session(tmp_path / "kws" / "energy", 1000.0, LPM01A[:3])
     for mode in ("performance", "accuracy"):
         (tmp_path / "kws" / mode).mkdir()
@@ -253,7 +253,7 @@ def printed(text: str, name: str) -> list[str]:
 
 @real
 @pytest.mark.parametrize("board", ["NUCLEO_L4R5ZI_ad", "NUCLEO_L4R5ZI_kws"])
-def test_published_figures_come_out_to_the_digits_printed(board: str, tmp_path: Path) -> None:
+def test_published_figures_match_the_printed_digits(board: str, tmp_path: Path) -> None:
     run = recorded(REAL / board, tmp_path / "run")
     text = (REAL / board / "results.txt").read_text()
     figures = {str(key): f"{q.value * 1e6:.3f}" for key, q in recorder_figures(run).items()}
@@ -274,7 +274,7 @@ def test_published_figures_come_out_to_the_digits_printed(board: str, tmp_path: 
 
 
 @real
-def test_a_calibration_is_checked_against_the_day_of_the_session(tmp_path: Path) -> None:
+def test_a_calibration_must_be_valid_on_the_session_day(tmp_path: Path) -> None:
     valid = """instrument = "LPM01A"\nreference = "made up"\nvalid_from = 2022-01-01\nvalid_until = 2022-12-31
     [[range]]\nunit = "W"\nfull_scale = 0.1\nof_reading_percent = 2.0\nof_range_percent = 0.0\n"""
     (tmp_path / "valid.toml").write_text(valid)
@@ -289,7 +289,7 @@ def test_a_calibration_is_checked_against_the_day_of_the_session(tmp_path: Path)
 
 @real
 @pytest.mark.parametrize("gone", ["log.txt", "results.txt", "script.async"])
-def test_figures_do_not_depend_on_any_one_of_the_texts(gone: str, tmp_path: Path) -> None:
+def test_figures_survive_the_loss_of_any_text_file(gone: str, tmp_path: Path) -> None:
     folder = shutil.copytree(REAL / "NUCLEO_L4R5ZI_ad", tmp_path / "session")
     (folder / gone).chmod(0o644)
     (folder / gone).unlink()
@@ -297,7 +297,7 @@ def test_figures_do_not_depend_on_any_one_of_the_texts(gone: str, tmp_path: Path
     assert f"{figures['peer.energy_per_inference_median_j'].value * 1e6:.3f}" == "322.977"
 
 
-def test_line_ends_of_another_system_change_nothing(tmp_path: Path) -> None:
+def test_carriage_returns_change_nothing(tmp_path: Path) -> None:
     theirs = only(logged(tmp_path / "s"))
     for path in (tmp_path / "s" / "log.txt", tmp_path / "s" / "trace1-timestamps.json"):
         path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n").rstrip())
@@ -321,17 +321,17 @@ def test_two_traces_in_one_folder_are_two_runs(tmp_path: Path) -> None:
     assert [(r.name, len(r.spans)) for r in open_import(tmp_path / "s")] == [("s-trace1", 3), ("s-trace2", 2)]
 
 
-def test_inferences_are_asked_for_where_no_text_tells(tmp_path: Path) -> None:
+def test_an_unstated_count_is_asked_for(tmp_path: Path) -> None:
     folder = logged(tmp_path / "s", log=False)
     assert raised(UsageError, open_import, folder).field == "inferences"
     assert [s.executions for s in only(folder, inferences=7).spans] == [7, 7, 7]
 
 
-def test_a_count_against_the_log_is_refused(tmp_path: Path) -> None:
+def test_a_contradicted_count_is_refused(tmp_path: Path) -> None:
     raised(UsageError, open_import, logged(tmp_path / "s"), inferences=11)
 
 
-def test_idle_is_as_the_log_or_the_option_says(tmp_path: Path) -> None:
+def test_idle_comes_from_the_log_or_the_option(tmp_path: Path) -> None:
     folder = logged(tmp_path / "s")
     ((on, off),) = only(folder).idle_ns
     assert off - on == pytest.approx(0.8e9)
@@ -349,14 +349,14 @@ def test_idle_is_as_the_log_or_the_option_says(tmp_path: Path) -> None:
     ("trace1-timestamps.json", b'{"a": 1}'), ("trace1-timestamps.json", b"[0.01, 0.1, true]"),
     ("log.txt", b'00050.0 parser: Command "emon trace on trace1"\n00051.0 io: [dut]: m-infer-start-10\n'),
 ])  # fmt: skip
-def test_what_is_no_session_is_refused_by_file(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_damaged_session_is_refused_by_file(name: str, content: bytes, tmp_path: Path) -> None:
     folder = logged(tmp_path / "s")
     (folder / name).write_bytes(content)
     raised(DataError, open_import, folder, says=re.escape(name))
 
 
 @pytest.mark.parametrize("lost", [[1], [3, 5]])
-def test_stamps_that_lack_an_edge_are_refused(lost: list[int], tmp_path: Path) -> None:
+def test_missing_edges_in_stamps_are_refused(lost: list[int], tmp_path: Path) -> None:
     path = logged(tmp_path / "s") / "trace1-timestamps.json"
     stamps = json.loads(path.read_text())
     path.write_text(json.dumps([t for k, t in enumerate(stamps) if k not in lost]))

@@ -35,14 +35,14 @@ def test_ppk2_digital_channel_marks_the_windows(end: str, tmp_path: Path) -> Non
     check(ppk2.open_import(source, window_channel="D1", **MARKED), tmp_path / "run")
 
 
-def test_ppk2_channels_in_columns_of_their_own(tmp_path: Path) -> None:
+def test_ppk2_channels_in_columns_are_read(tmp_path: Path) -> None:
     columns = (T_S * 1e3, WATTS / SUPPLY_V * 1e6, ~BUSY, BUSY)
     source = table(tmp_path / "p.csv", "Timestamp(ms),Current(uA),D0,D1", *columns)
     check(ppk2.open_import(source, window_channel="D1", **MARKED), tmp_path / "a")
     check(ppk2.open_import(source, window_channel="D0", window_active="low", **MARKED), tmp_path / "b")
 
 
-def test_ppk2_channel_windows_are_known_to_a_sample_only(tmp_path: Path) -> None:
+def test_ppk2_windows_are_uncertain_by_a_sample(tmp_path: Path) -> None:
     run = ppk2.open_import(ppk(tmp_path), supply_v=SUPPLY_V, window_channel="D1", idle=IDLE)
     assert run.device.clock is not None and run.device.clock.tick_hz == pytest.approx(RATE_HZ)
 
@@ -56,7 +56,7 @@ GAPS = {
 
 
 @pytest.mark.parametrize(("begin", "end", "windows_", "note"), GAPS.values(), ids=GAPS)
-def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
+def test_a_channel_window_beside_a_gap_is_left_out(
     begin: float, end: float, windows_: int, note: str | None, tmp_path: Path
 ) -> None:
     kept = (begin - 1e-9 > T_S) | (end - 1e-9 < T_S)
@@ -72,13 +72,13 @@ def test_a_window_of_a_channel_that_a_gap_may_hide_in_part_is_left_out(
         check(run, tmp_path / str(len(list(tmp_path.iterdir()))), 5 * windows_)
 
 
-def test_otii_channel_without_readings_holds_no_window(tmp_path: Path) -> None:
+def test_otii_channel_without_readings_is_refused(tmp_path: Path) -> None:
     table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", T_S, WATTS / SUPPLY_V)
     table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", T_S[:0], T_S[:0])
     raised(DataError, otii.open_import, tmp_path / "o", says="never high", supply_v=SUPPLY_V, window_channel="gpi1")
 
 
-def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
+def test_otii_channel_may_hold_only_edges(tmp_path: Path) -> None:
     table(tmp_path / "o" / "Main current - Arc.csv", "Timestamp,Value", T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V)
     edges = np.flatnonzero(np.diff(BUSY, prepend=not BUSY[0]))
     table(tmp_path / "o" / "GPI1 - Arc.csv", "Timestamp,Value", T_S[edges], BUSY[edges])
@@ -87,7 +87,7 @@ def test_otii_channel_of_edges_alone_has_no_gaps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("missing", ["supply_v", "window_channel"])
-def test_ppk2_asks_for_what_the_file_does_not_say(missing: str, tmp_path: Path) -> None:
+def test_ppk2_asks_for_unstated_options(missing: str, tmp_path: Path) -> None:
     given = {name: value for name, value in {**MARKED, "window_channel": "D1"}.items() if name != missing}
     raised(UsageError, ppk2.open_import, ppk(tmp_path), says=missing, **given)
 
@@ -118,7 +118,7 @@ def test_ppk2_refuses_a_current_above_its_range(tmp_path: Path) -> None:
         ppk2.open_import(source, supply_v=SUPPLY_V, window_channel="D1")
 
 
-def test_ppk2_header_states_other_units(tmp_path: Path) -> None:
+def test_ppk2_header_states_units(tmp_path: Path) -> None:
     source = table(tmp_path / "p.csv", "Timestamp(us),Current(mA)", T_S * 1e6, WATTS / SUPPLY_V * 1e3)
     check(ppk2.open_import(source, supply_v=SUPPLY_V, windows=windows(tmp_path)), tmp_path / "run")
     unknown = table(tmp_path / "q.csv", "Timestamp(ms),Current(counts)", T_S * 1e3, WATTS)
@@ -139,7 +139,7 @@ def jls(path: Path, signals: dict[str, tuple[str, np.ndarray]], first: dict[str,
     return path
 
 
-def test_jls_takes_power_or_its_factors(tmp_path: Path) -> None:
+def test_jls_power_or_factors_are_read(tmp_path: Path) -> None:
     amps, volts = WATTS / SUPPLY_V, np.full(len(WATTS), SUPPLY_V)
     given_: dict[str, Any] = {"windows": windows(tmp_path)}
     full = {"current": ("A", amps), "voltage": ("V", volts), "power": ("W", WATTS)}
@@ -163,7 +163,7 @@ def test_jls_readings_are_kept_as_sampled(tmp_path: Path) -> None:
     assert np.array_equal(read.value, WATTS.astype(np.float32).astype(np.float64))
 
 
-def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_an_unclosed_jls_file_is_refused_unchanged(tmp_path: Path) -> None:
     source = jls(tmp_path / "a.jls", {"power": ("W", WATTS)})
     whole = source.read_bytes()
     for cut in (0, 10, 40, len(whole) // 2, len(whole) - 1):
@@ -172,7 +172,7 @@ def test_jls_that_was_not_closed_is_refused_and_left_alone(tmp_path: Path) -> No
         assert source.read_bytes() == whole[:cut]
 
 
-def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
+def test_a_damaged_jls_file_is_reported_once(tmp_path: Path) -> None:
     """Run outside pytest, which captures all logs."""
     source = jls(tmp_path / "a.jls", {"power": ("W", WATTS)})
     data = bytearray(source.read_bytes())
@@ -191,7 +191,7 @@ def test_jls_damaged_inside_is_said_once_and_by_us(tmp_path: Path) -> None:
 # ---- Otii ---------------------------------------------------------------------------------
 
 
-def test_otii_one_file_per_channel(tmp_path: Path) -> None:
+def test_otii_folder_is_read(tmp_path: Path) -> None:
     t, watts, busy = import_traces.trace(4000.0)
     folder = tmp_path / "recording"
     middle = t + 0.5 / 4000.0
@@ -204,13 +204,13 @@ def test_otii_one_file_per_channel(tmp_path: Path) -> None:
     assert sorted(marked.originals) == ["GPI1 - Arc.csv", "Main current - Arc.csv", "Main voltage - Arc.csv"]
 
 
-def test_otii_current_alone_asks_for_the_supply(tmp_path: Path) -> None:
+def test_otii_current_needs_a_supply(tmp_path: Path) -> None:
     source = table(tmp_path / "Main current - Arc.csv", "Timestamp,Value", T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V)
     raised(UsageError, otii.open_import, source, says="supply", windows=windows(tmp_path))
     check(otii.open_import(source, windows=windows(tmp_path), supply_v=SUPPLY_V), tmp_path / "run")
 
 
-def test_otii_one_table_with_units_and_decimal_commas(tmp_path: Path) -> None:
+def test_otii_table_with_decimal_commas_is_read(tmp_path: Path) -> None:
     columns = (T_S + 0.5 / RATE_HZ, WATTS / SUPPLY_V * 1e3, 0.0 * T_S + SUPPLY_V)
     header = "Timestamp (s);Arc Main current (mA);Arc Main voltage (V)"
     source = table(tmp_path / "o.csv", header, *columns, separator=";", decimal=",")
@@ -229,20 +229,20 @@ def watch(path: Path, header: str, *columns: Any, after: str = "") -> Path:
     return path
 
 
-def test_socwatch_reads_units_from_headers_and_stops_at_a_blank_line(tmp_path: Path) -> None:
+def test_socwatch_units_come_from_headers(tmp_path: Path) -> None:
     middle = (T_S + 0.5 / RATE_HZ) * 1e3
     source = watch(tmp_path / "a.csv", "Sample Time (ms),Package Power (mW)", middle, WATTS * 1e3, after="Legend, x")
     check(socwatch.open_import(source, windows=windows(tmp_path)), tmp_path / "run")
 
 
-def test_socwatch_asks_which_of_several_rails(tmp_path: Path) -> None:
+def test_socwatch_asks_for_a_rail(tmp_path: Path) -> None:
     middle = T_S + 0.5 / RATE_HZ
     source = watch(tmp_path / "a.csv", "Time (s),Package (W),Core (W)", middle, WATTS, WATTS / 2)
     raised(UsageError, socwatch.open_import, source, says="rails", windows=windows(tmp_path))
     check(socwatch.open_import(source, windows=windows(tmp_path), rails="Package"), tmp_path / "run")
 
 
-def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
+def test_socwatch_asks_for_energy_kind(tmp_path: Path) -> None:
     each = watch(tmp_path / "a.csv", "Time (s),Package (mJ)", T_S + 1 / RATE_HZ, WATTS / RATE_HZ * 1e3)
     raised(UsageError, socwatch.open_import, each, says="energy", windows=windows(tmp_path))
     options: dict[str, Any] = {"windows": windows(tmp_path)}
@@ -252,7 +252,7 @@ def test_socwatch_asks_what_energy_means(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stamp", ["start", "end", None])
-def test_socwatch_keeps_the_energy_of_rows_that_come_late(tmp_path: Path, stamp: str | None) -> None:
+def test_socwatch_keeps_the_energy_of_late_rows(tmp_path: Path, stamp: str | None) -> None:
     """A logger skips a turn now and then, and the next row holds the energy of both intervals."""
     kept = np.append(np.arange(len(T_S)) % 7 != 3, True)
     edges = np.append(T_S, T_S[-1] + 1 / RATE_HZ)[kept]
@@ -262,14 +262,14 @@ def test_socwatch_keeps_the_energy_of_rows_that_come_late(tmp_path: Path, stamp:
     check(socwatch.open_import(source, energy="interval", stamp=stamp, windows=windows(tmp_path)), tmp_path / "run")
 
 
-def test_socwatch_leaves_out_only_the_intervals_beside_a_row_without_energy() -> None:
+def test_socwatch_omits_only_the_intervals_beside_a_gap() -> None:
     stamps, joules = np.array([10, 20, 30, 45, 50]), np.array([1.0, 2.0, np.nan, 4.0, 5.0])
     assert np.diff(socwatch.summed(stamps, joules, "end")[1]) == pytest.approx([2.0, np.nan, np.nan, 5.0], nan_ok=True)
     assert np.diff(socwatch.summed(stamps, joules, "start")[1])[[0, 3]] == pytest.approx([1.0, 4.0])
     assert socwatch.summed(stamps, joules, None)[0].tolist() == [15, 25, 37, 47]
 
 
-def test_socwatch_totals_alone_are_no_trace(tmp_path: Path) -> None:
+def test_socwatch_totals_are_no_trace(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text("Summary\nComponent,Average Rate (mW),Total (mJ)\nPackage,1,2\n")
     raised(DataError, socwatch.open_import, path, says="totals", windows=windows(tmp_path))

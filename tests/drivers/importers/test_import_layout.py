@@ -38,14 +38,14 @@ def scope(
     ("", "(s),(W)\n\n"),
     ("Source,CH1\n", "Second,Watt\n"),
 ], ids=["preamble", "comments", "units", "both"])  # fmt: skip
-def test_what_an_oscilloscope_writes_around_its_header_is_passed_over(above: str, below: str, tmp_path: Path) -> None:
+def test_lines_around_the_header_of_an_oscilloscope_are_skipped(above: str, below: str, tmp_path: Path) -> None:
     run = scope(tmp_path, above, below)
     check(run, tmp_path / "run")
     assert any("before the header" in note for note in run.notes) == bool(above)
     assert any("read as units" in note for note in run.notes) == bool(below)
 
 
-def test_a_first_row_of_no_numbers_is_data(tmp_path: Path) -> None:
+def test_a_first_row_of_nan_is_data(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("t,p\n0,nan\n1,2\n2,2\n")
     assert find(tmp_path / "a.csv", all_of(["p"])).below == 0
 
@@ -64,13 +64,13 @@ THOUSANDS = "t;p\n0;0,5\n1;1.955\n2;0,5\n"
     (THOUSANDS, {}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
     (THOUSANDS, {"decimal": ","}, r"p is '1\.955' in data row 2", "thousands marks are not read"),
 ])  # fmt: skip
-def test_what_is_no_such_table_is_named_with_its_row_or_its_columns(
+def test_a_malformed_table_is_named_by_row_or_column(
     text: str, options: dict[str, Any], match: str, remedy: str, tmp_path: Path
 ) -> None:
     assert remedy in raised(DataError, plain, tmp_path, text=text, **options, says=match).remedy
 
 
-def test_a_header_amid_the_readings_is_named_with_a_remedy_that_every_format_has(tmp_path: Path) -> None:
+def test_a_repeated_header_is_named_with_a_remedy(tmp_path: Path) -> None:
     header = "#time,current,voltage,power,charge,energy"
     (tmp_path / "a.csv").write_text(f"{header}\n0,1,1,1,1,1\n{header}\n1,1,1,1,2,2\n")
     with pytest.raises(DataError, match="data row 2") as caught:
@@ -90,7 +90,7 @@ def encoded(folder: Path, encoding: str) -> Path:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_table_shows_that_it_is_unicode(encoding: str, tmp_path: Path) -> None:
+def test_a_unicode_table_is_recognised(encoding: str, tmp_path: Path) -> None:
     check(plain_csv.open_import(encoded(tmp_path, encoding), windows=windows(tmp_path), **MICRO), tmp_path / "run")
 
 
@@ -109,7 +109,7 @@ def numbers(run: ImportedRun) -> list[float]:
 
 
 @pytest.mark.parametrize("mark", [".", ","])
-def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mark: str, tmp_path: Path) -> None:
+def test_ambiguous_thousands_separators_are_asked_about(mark: str, tmp_path: Path) -> None:
     text = "\n".join(["t;p", *(f"{k};1{mark}{950 + k}" for k in range(5))])
     error = raised(UsageError, plain, tmp_path, text=text, says=r"such as 1.950 may be a decimal mark")
     assert error.field == "decimal"
@@ -123,7 +123,7 @@ def test_three_digits_behind_every_mark_may_be_thousands_and_are_asked_about(mar
     mark=st.sampled_from([".", ","]),
     empty=st.integers(0, 3),
 )
-def test_numbers_are_read_as_written_or_asked_about(
+def test_numbers_are_read_or_asked_about(
     tmp_path_factory: pytest.TempPathFactory, values: list[int], places: int, separator: str, mark: str, empty: int
 ) -> None:
     """A spreadsheet that once had more rows ends with rows of empty cells."""
@@ -147,7 +147,7 @@ def test_windows_may_have_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     check(scope(tmp_path, windows=str(tmp_path / "own.csv")), tmp_path / "run")
 
 
-def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path: Path) -> None:
+def test_a_windows_error_names_only_options_of_windows(tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text("start;end\n0,6;0,8\n1.2;1,4\n")
     asked = raised(UsageError, plain, tmp_path, decimal=".", windows=str(tmp_path / "w.csv"))
     (tmp_path / "w.csv").write_text("start,end\n0.6,x\n")
@@ -155,7 +155,7 @@ def test_an_error_in_the_windows_names_no_option_that_they_do_not_have(tmp_path:
     assert "decimal=" not in asked.remedy + refused.remedy
 
 
-def test_ppk2_without_units_says_what_can_be_done(tmp_path: Path) -> None:
+def test_ppk2_without_units_states_a_remedy(tmp_path: Path) -> None:
     source = table(tmp_path / "p.csv", "Timestamp,Current", T_S, WATTS)
     error = raised(UsageError, ppk2.open_import, source, supply_v=SUPPLY_V, windows=windows(tmp_path), says="no unit")
     assert "plain-csv" in error.remedy
@@ -174,7 +174,7 @@ def test_a_supply_in_millivolts_is_refused(tmp_path: Path) -> None:
     "I (mA)", "I [mA]", "I / mA", "I/mA", "I_mA", "current_ma", "I mA", "I (mA) mean", "I (V)", "I_mV", "I (dBm)",
     "I [a.u.]", "I (counts)", "I (%)", "I (core)", "I (mA rms)", "i_ma", "I (dBm) (core)",
 ])  # fmt: skip
-def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: str, tmp_path: Path) -> None:
+def test_a_unit_that_contradicts_the_header_is_refused(header: str, tmp_path: Path) -> None:
     columns = (T_S, WATTS / SUPPLY_V)
     options: dict[str, Any] = {"power": None, "current": f"{header}:A", "supply_v": SUPPLY_V}
     error = raised(UsageError, plain, tmp_path, *columns, header=f"t,{header}", **options, says="declares A")
@@ -184,7 +184,7 @@ def test_a_unit_that_contradicts_the_header_is_refused_unless_insisted(header: s
     check(plain(tmp_path, *columns, header=f"t,{header}", overrule_header=True, **options), tmp_path / "run")
 
 
-def test_contradicting_units_of_times_and_in_rows_of_units_are_refused_too(tmp_path: Path) -> None:
+def test_contradicting_units_in_time_and_unit_rows_are_refused(tmp_path: Path) -> None:
     raised(UsageError, scope, tmp_path, header="t_ms,Ch1", time="t_ms:s", says="states ms and time declares s")
     raised(UsageError, scope, tmp_path, below="(s),(mW)\n", says="'Ch1' states mW and power declares W")
     raised(UsageError, scope, tmp_path, header="t (min),Ch1", time="t (min):s", says="states min and time declares s")
@@ -195,11 +195,11 @@ def test_contradicting_units_of_times_and_in_rows_of_units_are_refused_too(tmp_p
     ("t (UTC)", "iso"), ("power_w", "W"), ("I (µA)", "uA"), ("i_ua", "uA"), ("P (W rms)", "W"), ("t (S)", "s"),
     ("A_1", "mA"),
 ])  # fmt: skip
-def test_a_header_that_agrees_or_states_no_unit_is_accepted(header: str, declared: str) -> None:
+def test_an_agreeing_or_unitless_header_is_accepted(header: str, declared: str) -> None:
     agree(header, "", declared, "power")
 
 
-def test_a_letter_is_a_name_where_a_row_of_units_states_the_unit() -> None:
+def test_a_letter_in_a_header_may_be_a_name() -> None:
     agree("Channel A", "(mA)", "mA", "current")
 
 
@@ -209,7 +209,7 @@ FORMATS = [joulescope_csv, joulescope_jls, otii, plain_csv, ppk2, socwatch]
 
 
 @pytest.mark.parametrize("module", FORMATS, ids=lambda m: m.__name__.rpartition(".")[2])
-def test_without_windows_an_import_is_refused_before_its_file_is_read(module: Any, tmp_path: Path) -> None:
+def test_an_import_without_windows_is_refused_before_reading(module: Any, tmp_path: Path) -> None:
     assert raised(UsageError, module.open_import, tmp_path / "absent").field == "windows"
 
 
@@ -218,7 +218,7 @@ def test_a_value_out_of_range_is_named_with_its_option(tmp_path: Path) -> None:
     assert (error.field, error.value) == ("sync_s", -1.0)
 
 
-def test_a_wrong_folder_is_refused_by_what_it_lacks(tmp_path: Path) -> None:
+def test_a_wrong_folder_is_refused_with_a_reason(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("Timestamp(ms),Current(uA)\n")
     for open_import, lack in ((energyrunner, "-energy.bin"), (mlperf_power, "spl.txt")):
         assert "rig list" in raised(DataError, open_import, tmp_path, says=lack).remedy
@@ -242,7 +242,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("stamp", ["start", "middle", "end", None])
 @pytest.mark.parametrize("jitter", [0.0, 0.3], ids=["grid", "stamped"])
-def test_no_reading_depends_on_its_block(stamp: str | None, jitter: float, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_readings_are_block_independent(stamp: str | None, jitter: float, tmp_path: Path, monkeypatch: Patch) -> None:
     t = np.round(T_S + jitter / RATE_HZ * (np.arange(len(T_S)) % 5 == 4), 7)
     whole = plain(tmp_path, t, WATTS, stamp=stamp)
     wanted = columns(whole)
@@ -255,23 +255,23 @@ def test_no_reading_depends_on_its_block(stamp: str | None, jitter: float, tmp_p
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_grid_that_bends_only_after_the_first_block_is_no_grid(tmp_path: Path, blocks: None) -> None:
+def test_a_grid_that_bends_after_one_block_is_irregular(tmp_path: Path, blocks: None) -> None:
     t = np.where(T_S > 1.0, 1.0 + (T_S - 1.0) * 1.02, T_S)
     assert len(columns(plain(tmp_path, t, WATTS))) == 3
 
 
-def test_a_reading_that_is_none_is_named_by_its_row_and_nothing_is_written(tmp_path: Path, blocks: None) -> None:
+def test_an_invalid_reading_is_named_by_its_row(tmp_path: Path, blocks: None) -> None:
     lines = table(tmp_path / "a.csv", "t,p", T_S, WATTS).read_text().split("\n")
     lines[1503] = "0.751,broken"
     raised(RigError, plain, tmp_path, says="p is 'broken' in data row 1503", text="\n".join(lines))
 
 
-def test_stamps_that_go_back_between_two_blocks_are_refused(tmp_path: Path, blocks: None) -> None:
+def test_backward_stamps_between_blocks_are_refused(tmp_path: Path, blocks: None) -> None:
     with pytest.raises(RigError, match=r"reading 702 is 0\.35 s earlier than the reading before it"):
         plain(tmp_path, np.concatenate([T_S[:701], T_S[:701]]), WATTS[:1402])
 
 
-def test_windows_of_a_channel_go_on_from_block_to_block(tmp_path: Path, blocks: None) -> None:
+def test_channel_windows_continue_across_blocks(tmp_path: Path, blocks: None) -> None:
     source = table(tmp_path / "a.csv", "Timestamp(ms),Current(uA),D0", T_S * 1e3, WATTS / 3.0 * 1e6, BUSY)
     run = ppk2.open_import(source, supply_v=3.0, window_channel="D0", inferences=5, idle="0:0.55,1.75:2.35")
     assert len(run.spans) == 4
@@ -297,7 +297,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize("suffix", [".f32", ".f64", ".i16", ".npy"])
-def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) -> None:
+def test_raw_numbers_give_the_true_power(suffix: str, tmp_path: Path) -> None:
     source, options = tmp_path / f"a{suffix}", dict[str, Any](unit="mW", scale=1e3)
     match suffix:
         case ".i16":
@@ -316,7 +316,7 @@ def test_raw_numbers_give_the_power_that_they_hold(suffix: str, tmp_path: Path) 
     ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mA"}, "supply_v"),
     ("a.f32", b"\0" * 8, {"rate_hz": 1e3, "unit": "mV"}, "unit"),
 ])  # fmt: skip
-def test_raw_numbers_that_leave_something_open_are_refused(
+def test_ambiguous_raw_numbers_are_refused(
     name: str, content: bytes, options: dict[str, Any], field: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)

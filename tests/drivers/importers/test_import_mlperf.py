@@ -91,7 +91,7 @@ def average(run: ImportedRun, out: Path) -> tuple[float, int]:
 
 
 @real
-def test_published_average_and_comparison_with_ranging(tmp_path: Path) -> None:
+def test_published_average_and_ranging_figure_match(tmp_path: Path) -> None:
     (imported,) = open_import(REAL)
     run = open_run(write(imported, tmp_path / "run"))
     found = recorder_figures(run)
@@ -103,7 +103,7 @@ def test_published_average_and_comparison_with_ranging(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [plain, channels, analyzers])
-def test_the_total_is_taken_whatever_follows_it(line: Line, tmp_path: Path) -> None:
+def test_the_total_is_found_in_any_log_line(line: Line, tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, line=line)
     assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
 
@@ -123,7 +123,7 @@ def test_readings_without_watts_are_left_out(absent: str, tmp_path: Path) -> Non
     assert average(run, tmp_path / "out") == (pytest.approx(sum(held) / 59), 59)
 
 
-def test_a_run_without_a_count_has_the_peers_average_and_no_energy_per_inference(tmp_path: Path) -> None:
+def test_a_run_without_a_count_has_no_energy_per_inference(tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, said={})
     run = only(tmp_path)
     assert average(run, tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
@@ -133,7 +133,7 @@ def test_a_run_without_a_count_has_the_peers_average_and_no_energy_per_inference
 
 
 @pytest.mark.parametrize(("meter_h", "zone"), [(-7.0, "-07:00"), (5.5, "Asia/Kolkata")])
-def test_a_zone_is_asked_for_if_the_logs_do_not_overlap(meter_h: float, zone: str, tmp_path: Path) -> None:
+def test_a_zone_is_required_if_logs_do_not_overlap(meter_h: float, zone: str, tmp_path: Path) -> None:
     expected = part(tmp_path / "run_1", BEGIN, meter_h=meter_h)
     assert raised(UsageError, open_import, tmp_path).field == "timezone"
     assert average(only(tmp_path, timezone=zone), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
@@ -152,7 +152,7 @@ def test_a_log_may_be_nested_by_the_harness(tmp_path: Path) -> None:
     assert average(only(tmp_path), tmp_path / "out") == (pytest.approx(expected[0]), expected[1])
 
 
-def test_a_ranging_run_without_its_log_is_left_out_and_said_to_be(tmp_path: Path) -> None:
+def test_a_ranging_run_without_a_log_is_left_out(tmp_path: Path) -> None:
     part(tmp_path / "ranging", RANGED)
     expected = part(tmp_path / "run_1", BEGIN)
     (tmp_path / "ranging" / "mlperf_log_detail.txt").unlink()
@@ -171,7 +171,7 @@ def test_raw_folders_of_a_session_are_paired(ranged: datetime, tmp_path: Path) -
     assert "peer.testing_over_ranging" in recorder_figures(open_run(tmp_path / "out"))
 
 
-def test_a_tree_of_a_submission_makes_a_run_of_each(tmp_path: Path) -> None:
+def test_each_run_of_a_submission_is_imported(tmp_path: Path) -> None:
     for k, scenario in enumerate(("Offline", "Server")):
         top = tmp_path / "closed" / "X" / "bert-99" / scenario / "performance"
         part(top / "ranging", RANGED + timedelta(hours=k))
@@ -182,7 +182,7 @@ def test_a_tree_of_a_submission_makes_a_run_of_each(tmp_path: Path) -> None:
     assert names == [f"X/bert-99/{s}/performance/run_1" for s in ("Offline", "Server")]
 
 
-def test_an_import_inside_the_folder_is_not_imported_again(tmp_path: Path) -> None:
+def test_an_import_in_the_folder_is_skipped(tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     write(only(tmp_path), tmp_path / "out")
     assert only(tmp_path).name == "run_1"
@@ -197,12 +197,12 @@ def test_a_clock_that_was_set_back_is_reported(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["spl.txt", "mlperf_log_detail.txt"])
-def test_a_log_may_stand_for_its_folder(name: str, tmp_path: Path) -> None:
+def test_a_log_may_name_its_folder(name: str, tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     assert only(tmp_path / "run_1" / name).name == "run_1"
 
 
-def test_several_runs_share_the_ranging_run_beside_them(tmp_path: Path) -> None:
+def test_several_runs_share_one_ranging_run(tmp_path: Path) -> None:
     part(tmp_path / "ranging", RANGED, watts=151.0)
     for k in (1, 2):
         part(tmp_path / f"run_{k}", RANGED + timedelta(minutes=5 * k))
@@ -216,7 +216,7 @@ def test_several_runs_share_the_ranging_run_beside_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("scenario", "given"), [("SingleStream", True), ("MultiStream", True), ("Server", False)])
-def test_energy_per_query_where_the_peer_gives_it(scenario: str, given: bool, tmp_path: Path) -> None:
+def test_energy_per_query_matches_the_peer(scenario: str, given: bool, tmp_path: Path) -> None:
     said = SINGLE | {"effective_scenario": scenario, "effective_samples_per_query": 2}
     watts, _ = part(tmp_path / "run_1", BEGIN, said=said)
     run = only(tmp_path)
@@ -237,7 +237,7 @@ def test_the_order_of_dates_follows_from_the_window(begin: datetime, written: st
     assert run.t0_ns // 10**9 == int(begin.timestamp()) - 20
 
 
-def test_a_stated_order_is_kept_to(tmp_path: Path) -> None:
+def test_a_stated_order_is_used(tmp_path: Path) -> None:
     part(tmp_path / "run_1", datetime(2024, 7, 12, 9, tzinfo=UTC))
     assert only(tmp_path, date_order="mdy").name == "run_1"
     part(tmp_path / "european" / "run_2", datetime(2024, 7, 25, 9, tzinfo=UTC), order=DMY)
@@ -250,7 +250,7 @@ def test_a_stated_order_is_kept_to(tmp_path: Path) -> None:
     ("spl.txt", "Watts,", "Watts,inf,"), ("spl.txt", "Time,03-17-2021", "Time,03-17-21"),
     ("spl.txt", "Time,", "Zeit,"),
 ])  # fmt: skip
-def test_what_is_no_log_is_refused(name: str, old: str, new: str, tmp_path: Path) -> None:
+def test_a_damaged_log_is_refused(name: str, old: str, new: str, tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     text = (tmp_path / "run_1" / name).read_text()
     assert old in text
@@ -258,7 +258,7 @@ def test_what_is_no_log_is_refused(name: str, old: str, new: str, tmp_path: Path
     raised(DataError, open_import, tmp_path)
 
 
-def test_the_clocks_are_apart_by_no_more_than_stated_and_idle_may_be_left_undeclared(tmp_path: Path) -> None:
+def test_clocks_differ_by_at_most_the_stated_offset(tmp_path: Path) -> None:
     part(tmp_path / "run_1", BEGIN)
     (bracket,) = only(tmp_path, sync_s=0.25).brackets["ptdaemon"]
     assert bracket.after_ns - bracket.before_ns == 500_000_000

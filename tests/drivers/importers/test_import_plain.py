@@ -55,7 +55,7 @@ def test_plain_rails_add_up(tmp_path: Path) -> None:
     assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-3)
 
 
-def test_a_column_that_is_the_sum_of_the_others_is_no_rail_beside_them(tmp_path: Path) -> None:
+def test_a_column_that_is_a_sum_of_rails_is_refused(tmp_path: Path) -> None:
     """The total would hold the device twice."""
     noise = np.random.default_rng(1).normal(0.0, 0.02 * BUSY_W, (2, len(T_S)))
     core, io = 0.75 * WATTS + noise[0], 0.25 * WATTS + noise[1]
@@ -77,7 +77,7 @@ def test_a_column_that_is_the_sum_of_the_others_is_no_rail_beside_them(tmp_path:
     ({"power": "p:W", "voltage": "v:V"}, "voltage"), ({"power": "p:W", "idle": "0.5:0.1"}, "idle"),
     ({"power": "p:W", "clock_tolerance": 0.9}, "clock_tolerance"),
 ])  # fmt: skip
-def test_plain_asks_for_what_nobody_stated(options: dict[str, Any], field: str, tmp_path: Path) -> None:
+def test_plain_asks_for_missing_options(options: dict[str, Any], field: str, tmp_path: Path) -> None:
     assert raised(UsageError, plain, tmp_path, **{"power": None} | options).field == field
 
 
@@ -93,7 +93,7 @@ def test_plain_iso_stamps_need_a_zone_or_an_offset(tmp_path: Path) -> None:
         write(plain_csv.open_import(tmp_path / "a.csv", timezone="Asia/Tokyo", **options), tmp_path / "other")
 
 
-def test_seconds_on_an_axis_of_dates_count_from_its_first_row(tmp_path: Path) -> None:
+def test_window_seconds_count_from_the_first_dated_row(tmp_path: Path) -> None:
     kept = (SLOW_S < 1.0) | (SLOW_S > 1.1)
     stamps = np.datetime64("2026-03-01T12:00:00", "us") + np.round(SLOW_S * 1e6).astype("m8[us]")
     lines = ["when,p", *(f"{s}Z,{w:.9g}" for s, w in zip(stamps[kept], SLOW_W[kept], strict=True))]
@@ -119,7 +119,7 @@ def test_dates_of_a_stated_form_are_read(tmp_path: Path) -> None:
     assert caught.value.remedy.startswith("State the form")
 
 
-def test_stamps_without_a_date_have_no_day_and_do_not_pass_midnight(tmp_path: Path) -> None:
+def test_stamps_without_a_date_may_not_pass_midnight(tmp_path: Path) -> None:
     calibration = tmp_path / "meter.json"
     watts = {"unit": "W", "full_scale": 10.0, "of_reading_percent": 1.0, "of_range_percent": 0.5}
     known = {"instrument": "i", "reference": "r", "valid_from": "2026-01-01", "valid_until": "2026-12-31"}
@@ -132,7 +132,7 @@ def test_stamps_without_a_date_have_no_day_and_do_not_pass_midnight(tmp_path: Pa
 
 
 @pytest.mark.parametrize("stamp", ["2026-10-25T02:30:00", "2026-03-29T02:30:00"])
-def test_local_time_that_comes_twice_or_never_is_no_moment(stamp: str, tmp_path: Path) -> None:
+def test_ambiguous_or_skipped_local_time_is_refused(stamp: str, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(f"when,p\n{stamp},1\n{stamp}.5,1\n")
     options = {"time": "when:iso", "power": "p:W", "windows": windows(tmp_path)}
     with pytest.raises(DataError, match="clocks change") as caught:
@@ -150,7 +150,7 @@ def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: P
 
 
 @pytest.mark.parametrize("jitter_s", [0.0, 0.001])
-def test_a_counter_that_falls_back_is_refused_with_its_row(jitter_s: float, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_a_falling_counter_is_refused_with_its_row(jitter_s: float, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(csv_table, "ROWS", 70)
     t = 0.01 * np.arange(240) + jitter_s * (np.arange(240) % 3 == 1)
     joules = np.arange(240.0)
@@ -163,11 +163,11 @@ def test_a_counter_that_falls_back_is_refused_with_its_row(jitter_s: float, tmp_
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59+00:00", "2026-13-01T00:00:00Z", "7"])
-def test_plain_iso_stamps_that_cannot_be_meant_are_refused(stamp: str, tmp_path: Path) -> None:
+def test_impossible_iso_stamps_are_refused(stamp: str, tmp_path: Path) -> None:
     raised(DataError, plain, tmp_path, text=f"when,p\n{stamp},1\n2026-01-01T00:00:00Z,1\n", time="when:iso")
 
 
-def test_a_place_of_stamps_that_nobody_stated_is_doubted(tmp_path: Path) -> None:
+def test_an_unstated_stamp_position_widens_the_bracket(tmp_path: Path) -> None:
     for stamp, width_ns in ((None, round(1e9 / RATE_HZ)), ("start", 0)):
         (bracket,) = plain(tmp_path, stamp=stamp).brackets["recording"]
         assert bracket.after_ns - bracket.before_ns == width_ns
@@ -189,13 +189,13 @@ def test_windows_state_their_unit(unit: str, scale: float, tmp_path: Path) -> No
     "start,end\n1e300,2e300", "start,end\nnan,1", "start,end\n1,2,3", "start,end\n1,1",
     "start,end,phase\n1,1.2,Work\n1.4,1.6,work",
 ])  # fmt: skip
-def test_windows_that_cannot_be_are_refused(text: str, tmp_path: Path) -> None:
+def test_impossible_windows_are_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "w.csv").write_text(text)
     raised(RigError, plain, tmp_path, SLOW_S, SLOW_W, windows=str(tmp_path / "w.csv"))
 
 
 @pytest.mark.parametrize(("column", "cells"), [("", ""), (",inferences", ",")])
-def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells: str, tmp_path: Path) -> None:
+def test_the_option_inferences_fills_missing_counts(column: str, cells: str, tmp_path: Path) -> None:
     on_s, span_s = import_traces.ON_S, import_traces.SPAN_S
     rows = [f"{a},{a + span_s},{cells}" for a in on_s[1:]] + [f"0,0.5,idle{cells}", f"0.51,0.55,warmup{cells}"]
     rows += [f"{on_s[0]},{on_s[0] + span_s},{cells and ',5'}", f"1.75,2.35,idle{cells}"]
@@ -218,18 +218,18 @@ def test_the_option_inferences_counts_what_the_table_does_not(column: str, cells
     lambda t, w: (t[:1], w[:1]),
     lambda t, w: (t - 1000.0, w),
 ], ids=["repeated", "backward", "nan", "far", "1e308", "one", "elsewhere"])  # fmt: skip
-def test_stamps_and_readings_that_cannot_be_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
+def test_impossible_stamps_and_readings_are_refused(spoil: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(DataError):
         write(plain(tmp_path, *spoil(SLOW_S, SLOW_W), stamp=None), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_stamps_that_are_rounded_are_not_to_be_removed(tmp_path: Path) -> None:
+def test_equal_stamps_are_refused_with_a_remedy(tmp_path: Path) -> None:
     caught = raised(DataError, plain, tmp_path, np.floor(SLOW_S), SLOW_W, says="has the stamp of the reading before it")
     assert "rate_hz=NUMBER" in caught.remedy
 
 
-def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path) -> None:
+def test_windows_of_a_unix_time_trace_use_unix_time(tmp_path: Path) -> None:
     text = "\n".join(["t,p", *(f"{s + 1790000000.0:.2f},{w}" for s, w in zip(SLOW_S, SLOW_W, strict=True))])
     caught = raised(DataError, write, plain(tmp_path, text=text), tmp_path / "run", says="no window overlaps")
     assert "counts from 1970" in caught.remedy
@@ -237,7 +237,7 @@ def test_windows_of_a_trace_that_counts_from_1970_count_from_then(tmp_path: Path
 
 @settings(max_examples=8)
 @given(st.floats(-1e6, 1e6), st.sampled_from([50.0, 997.0, 1000.0, 3333.0]), st.sampled_from(["s", "ms", "us"]))
-def test_where_time_begins_and_its_unit_change_no_figure(
+def test_time_origin_and_unit_change_no_figure(
     tmp_path_factory: pytest.TempPathFactory, zero_s: float, rate_hz: float, unit: str
 ) -> None:
     folder = tmp_path_factory.mktemp("csv")

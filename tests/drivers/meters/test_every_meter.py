@@ -52,7 +52,7 @@ FINE = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
     ("serial-text", {"sketch": Sketch("time:us,core:mJ")}, {"columns": "time:us, core:mJ"}, "chunk.grow"),
     ("serial-text", {"sketch": Sketch("core:mJ")}, {"columns": "core:mJ", "rate_hz": 200.0}, "read.count"),
 ])  # fmt: skip
-def test_it_keeps_every_rule(name: str, how: Options, options: Options, rule: str) -> None:
+def test_a_meter_passes(name: str, how: Options, options: Options, rule: str) -> None:
     with live(name, **how) as instrument:
         checked = check_meter(instrument.open(**options), clock=instrument.plant.clock, seconds=0.3)
         language = getattr(instrument.sim, "language", None)
@@ -65,7 +65,7 @@ def test_it_keeps_every_rule(name: str, how: Options, options: Options, rule: st
     ("joulescope", {}, {}, 1e-6), ("lpm01a", {"wiring": EXACT_33}, {"rate_hz": 1e4}, 2e-3),
     ("scpi-dmm", {"wiring": FINE}, {"rate_hz": 1e4}, 2e-3),
 ])  # fmt: skip
-def test_its_readings_are_the_power_where_it_was(name: str, how: Options, options: Options, rel: float) -> None:
+def test_readings_match_the_plant_power(name: str, how: Options, options: Options, rel: float) -> None:
     with live(name, **how) as instrument, closing(instrument.open(**options)) as meter:
         rail, plant = meter.info().rails[0], instrument.plant
         bracket = meter.start()
@@ -88,7 +88,7 @@ def test_its_readings_are_the_power_where_it_was(name: str, how: Options, option
     ("rapl", {"zones": WRAPS_SOON}, {"rate_hz": 200}, np.inf),
     ("nvml", {"update_s": 0.01}, {"rate_hz": 500.0}, np.inf),
 ])  # fmt: skip
-def test_the_energy_of_a_computation_is_what_it_used(
+def test_the_energy_of_a_computation_is_correct(
     tmp_path: Path, name: str, how: Options, options: Options, half_width: float
 ) -> None:
     if name == "scpi-dmm":
@@ -125,7 +125,7 @@ def test_the_energy_of_a_computation_is_what_it_used(
     ("nvml", lambda sim: setattr(sim.gpus[0], "lost", True), MeterError, "GPU is lost"),
     ("nvml", lambda sim: setattr(sim.gpus[0], "begin_mj", 0), MeterError, "fell from"),
 ])  # fmt: skip
-def test_what_goes_away_is_reported_after_what_came(
+def test_a_fault_is_reported_after_the_readings(
     name: str, fault: Callable[[Any], object], kind: type[MeterError], says: str
 ) -> None:
     with live(name) as instrument:
@@ -181,7 +181,7 @@ UNMEANT: dict[str, list[Options | tuple[str, Options]]] = {
 
 
 @pytest.mark.parametrize("name", UNMEANT)
-def test_an_option_that_cannot_be_meant_is_named(name: str) -> None:
+def test_an_impossible_option_is_named(name: str) -> None:
     with live(name) as instrument:
         for case in UNMEANT[name]:
             field, options = case if isinstance(case, tuple) else (next(iter(case)), case)

@@ -28,7 +28,7 @@ INSTRUMENT = "joulescope"
 JS110 = "u/js110/000007"
 
 
-def test_the_fake_has_the_signatures_of_the_package_whose_later_versions_may_add_options() -> None:
+def test_the_fake_driver_has_the_signatures_of_the_package() -> None:
     package = pytest.importorskip("pyjoulescope_driver")
     for name in ("open", "close", "finalize", "device_paths", "query", "publish", "subscribe", "unsubscribe"):
         true, ours = (inspect.signature(getattr(d, name)).parameters for d in (package.Driver, FakeDriver))
@@ -36,23 +36,23 @@ def test_the_fake_has_the_signatures_of_the_package_whose_later_versions_may_add
         assert [(p.name, p.default) for p in known] == [(p.name, p.default) for p in ours.values()], name
 
 
-def test_the_package_without_an_instrument_is_a_setup_error() -> None:
+def test_a_missing_instrument_is_a_setup_error() -> None:
     pytest.importorskip("pyjoulescope_driver")
     raised(SetupError, joulescope.open_meter, says=r"connected", instrument="no such instrument")
 
 
-def test_readings_missing_by_their_numbers_are_nan(it: StandIn) -> None:
+def test_missing_sample_numbers_become_nan(it: StandIn) -> None:
     with closing(it.open()) as meter:
         chunks = taken(meter, 0.2, lambda: setattr(it.sim.latest, "skip_s", 0.03))
     assert np.count_nonzero(np.isnan(values(chunks))) == 600
 
 
-def test_a_rate_that_it_has_not_is_a_setup_error_and_the_driver_is_let_go(it: StandIn) -> None:
+def test_a_refused_rate_is_a_setup_error(it: StandIn) -> None:
     raised(SetupError, it.open, says="refuses its setting h/fs", rate_hz=30_000.0)
     assert it.sim.latest.finalized
 
 
-def test_one_of_several_must_be_named_and_is_released_when_closed(it: StandIn) -> None:
+def test_one_of_several_instruments_must_be_named(it: StandIn) -> None:
     it.sim.paths = (PATH, JS110)
     raised(SetupError, it.open, says="Connected")
     it.open(instrument="000123").close()
@@ -66,14 +66,14 @@ def test_one_of_several_must_be_named_and_is_released_when_closed(it: StandIn) -
     (JS110, "auto", {"s/i/range/select": "auto"}),
     (JS110, "180 mA", {"s/i/range/select": "180 mA"}),
 ])  # fmt: skip
-def test_each_model_is_told_its_range_its_way(it: StandIn, path: str, range_mode: str, set_to: dict[str, str]) -> None:
+def test_each_model_gets_its_range_setting(it: StandIn, path: str, range_mode: str, set_to: dict[str, str]) -> None:
     it.sim.paths = (path,)
     it.open(range_mode=range_mode).close()
     ranges = {topic.removeprefix(f"{path}/"): value for topic, value in it.sim.latest.state.items() if "range" in topic}
     assert ranges == set_to
 
 
-def test_a_js110_streams_and_marks_like_any_other(it: StandIn) -> None:
+def test_a_js110_streams_and_has_marks(it: StandIn) -> None:
     it.sim.paths = (JS110,)
     meter = it.open(mark_input=0, mark_vref="3v3")
     assert meter.info().details["rate_filter"] == "not stated"
@@ -84,7 +84,7 @@ def test_a_js110_streams_and_marks_like_any_other(it: StandIn) -> None:
 
 
 @pytest.mark.parametrize(("path", "range_mode"), [(JS110, "interp"), (JS110, "manual"), (PATH, "2 A")])
-def test_a_range_of_another_model_is_refused_with_those_it_may_have(it: StandIn, path: str, range_mode: str) -> None:
+def test_a_range_of_another_model_is_refused(it: StandIn, path: str, range_mode: str) -> None:
     it.sim.paths = (path,)
     error = raised(SetupError, it.open, range_mode=range_mode, says="s/i/range/select")
     assert "180 mA" in str(error)
@@ -105,7 +105,7 @@ def edges_of(meter: Meter, plant: LivePlant, seconds: float = 0.2) -> tuple[np.n
     return column(chunks, "start_tick", rail), column(chunks, "value", rail), round(1e9 * now_s)
 
 
-def test_edges_of_an_input_are_on_the_clock_of_the_readings(it: StandIn) -> None:
+def test_input_edges_are_on_the_clock_of_readings(it: StandIn) -> None:
     meter = it.open(mark_input=0, pin="level", pin_lag_s=1e-6)
     assert meter.info().rails[1] == Rail("joulescope in0", "edges", rate_hz=1e6, pin="level", pin_lag_s=1e-6)
     ticks, levels, now_ns = edges_of(meter, it.plant)
@@ -138,6 +138,6 @@ def test_bits_that_only_fill_the_last_byte_are_no_level_and_edges_among_lost_bit
     assert (at.tolist(), level.tolist()) == ([164], [0])
 
 
-def test_an_input_that_streams_nothing_is_a_setup_error(it: StandIn) -> None:
+def test_a_silent_input_is_a_setup_error(it: StandIn) -> None:
     raised(SetupError, it.open, says="cannot be streamed", mark_input=3, timeout_s=0.1)
     assert it.sim.latest.finalized

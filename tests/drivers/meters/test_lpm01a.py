@@ -46,7 +46,7 @@ def fed(stream: Any, data: bytes, cuts: Sequence[int] = ()) -> Parsed:
     return whole
 
 
-def test_the_manuals_own_examples() -> None:
+def test_manual_examples_match() -> None:
     assert fed(Stream(), b"\x52\xa0").arrays()[0] == pytest.approx([640.9e-6], rel=1e-4)
 
 
@@ -72,7 +72,7 @@ def test_stamps_keep_their_places(a: list[float], b: list[float], ms: int, load:
 
 
 @pytest.mark.parametrize("cut", range(9))
-def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> None:
+def test_an_overcurrent_flags_the_neighbouring_readings(cut: int) -> None:
     binary = _binary(np.full(2, 1e-3)) + b"\xf0\xf5\xff\xff" + _binary(np.full(2, 1e-3))
     stream = Stream()
     pieces = [stream.feed(binary[:cut]), stream.feed(binary[cut:])]
@@ -83,7 +83,7 @@ def test_an_overcurrent_flags_the_reading_before_and_the_one_after(cut: int) -> 
 
 
 @given(st.binary(max_size=200), cuts)
-def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]) -> None:
+def test_any_bytes_are_readings_or_an_error(data: bytes, at: list[int]) -> None:
     try:
         value, flags = fed(Stream(), data, at).arrays()
     except StreamError:
@@ -96,7 +96,7 @@ def test_whatever_comes_is_readings_or_a_stream_error(data: bytes, at: list[int]
     (b"\xf0\xf1Short circuit\xff\xff", "reports: Short circuit"), (b"\xf0\xf6\xff\xff", "switched its target off"),
     (b"\x05\xa0", "cannot measure"),
 ])  # fmt: skip
-def test_what_is_no_reading_is_reported(data: bytes, text: str) -> None:
+def test_malformed_data_is_reported(data: bytes, text: str) -> None:
     raised(StreamError, Stream().feed, data, says=text)
 
 
@@ -106,14 +106,14 @@ def test_what_is_no_reading_is_reported(data: bytes, text: str) -> None:
 @given(
     st.integers(2**31 // 1000 - 999, 2**31 // 1000), st.integers(2, 2000), st.sampled_from([1.0, 100.0, 1000.0, 1e5])
 )
-def test_a_count_that_keeps_pace_is_right_over_any_wrap(begin_s: int, stamps: int, rate_hz: float) -> None:
+def test_a_steady_count_is_accepted_across_wraps(begin_s: int, stamps: int, rate_hz: float) -> None:
     keeper = Timekeeper(rate_hz)
     for k in range(0, stamps, 17):
         keeper.check(Stamp(round(k * rate_hz), (begin_s + k) % WRAP_S, 0.0))
 
 
 @given(st.integers(3, 500), st.sampled_from([-1, 1]))
-def test_losses_are_reported_once_they_exceed_a_millisecond(lost: int, sign: int) -> None:
+def test_losses_above_a_millisecond_are_reported(lost: int, sign: int) -> None:
     keeper = Timekeeper(1000.0)
     keeper.check(Stamp(0, 0.0, 0.0))
     keeper.check(Stamp(1000, 1.0, 0.0))
@@ -137,7 +137,7 @@ def test_a_full_buffer_is_reported() -> None:
 # ---- against the simulated instrument -----------------------------------------------------
 
 
-def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> None:
+def test_the_supply_is_set_only_if_different() -> None:
     with live("lpm01a") as it:
         with closing(it.open(supply_v=3.3)) as meter:
             assert it.sim.set["volt"] == "3300m" and meter.info().details["supply"]["volts"] == pytest.approx(3.3)
@@ -149,7 +149,7 @@ def test_its_supply_is_set_where_it_differs_and_taken_from_its_own_answer() -> N
 # ---- faults -------------------------------------------------------------------------------
 
 
-def test_a_short_stall_loses_nothing_and_a_long_one_is_reported() -> None:
+def test_only_a_long_stall_is_reported_as_a_loss() -> None:
     with live("lpm01a") as it:
         with closing(it.open(rate_hz=1e4)) as meter:
             assert len(values(taken(meter, 0.3, lambda: it.sim.stall(0.1)))) == it.sim.taken
@@ -159,7 +159,7 @@ def test_a_short_stall_loses_nothing_and_a_long_one_is_reported() -> None:
             assert "lost" in error_of(meter).message
 
 
-def test_an_overcurrent_is_flagged_and_the_measurement_goes_on() -> None:
+def test_an_overcurrent_does_not_end_the_measurement() -> None:
     with live("lpm01a") as it, closing(it.open(rate_hz=1e4)) as meter:
         chunks = taken(meter, 0.15, lambda: it.sim.insert("overcurrent"))
     flags = column(chunks, "flags")
@@ -170,7 +170,7 @@ def test_an_overcurrent_is_flagged_and_the_measurement_goes_on() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def test_an_acquisition_that_an_earlier_run_left_on_is_ended_first() -> None:
+def test_a_running_acquisition_is_stopped_first() -> None:
     with live("lpm01a", wiring=PROMPT) as it:
         it.sim.set |= {"format": "bin_hexa", "freq": "10k"}
         it.sim._start()
@@ -178,12 +178,12 @@ def test_an_acquisition_that_an_earlier_run_left_on_is_ended_first() -> None:
             assert values(taken(meter, 0.1)) == pytest.approx(0.02, rel=0.05)
 
 
-def test_a_port_on_which_nobody_answers_is_a_setup_error() -> None:
+def test_a_silent_port_is_a_setup_error() -> None:
     with PtyWire(3686400, lambda data: None) as wire:
         assert "3686400" in raised(SetupError, open_meter, port=wire.port, timeout_s=0.2).remedy
 
 
-def test_a_command_that_is_refused_is_reported_in_its_own_words() -> None:
+def test_a_refused_command_is_reported_verbatim() -> None:
     with live("lpm01a", refuses="funcmode") as it:
         assert raised(SetupError, it.open, says="Argument out of range").field == "funcmode"
 
@@ -194,7 +194,7 @@ def said(*lines: str) -> Any:
     return SimpleNamespace(write=lambda data: None, line=lambda until_s: left.pop(0) if left else None)
 
 
-def test_a_refusal_to_stop_that_comes_late_is_not_taken_for_the_next_answer() -> None:
+def test_a_late_refusal_is_not_taken_for_the_next_answer() -> None:
     """On a busy host, the answer "nothing to stop" may come after the next command was sent."""
     board = lpm01a_powershield.PowerShield.__new__(lpm01a_powershield.PowerShield)
     board._timeout_s = 1.0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.real_time
 # ---- the contract with the real module ----------------------------------------------------
 
 
-def test_the_stand_in_has_the_functions_and_parameters_of_the_real_module() -> None:
+def test_the_fake_nvml_matches_the_real_module() -> None:
     real = pytest.importorskip("pynvml", reason="extra nvml is not installed")
     functions = [name for name in vars(FakeNvml) if name.startswith("nvml")]
     constants = [name for name in vars(FakeNvml) if name.startswith("NVML_")]
@@ -40,7 +40,7 @@ def test_the_stand_in_has_the_functions_and_parameters_of_the_real_module() -> N
 # ---- readings -----------------------------------------------------------------------------
 
 
-def test_a_reading_is_made_when_the_counter_is_renewed() -> None:
+def test_each_counter_renewal_is_one_reading() -> None:
     with live("nvml") as it:
         with closing(it.open(rate_hz=500.0)) as meter:
             rail = meter.info().rails[0]
@@ -56,7 +56,7 @@ def test_a_reading_is_made_when_the_counter_is_renewed() -> None:
 
 
 @pytest.mark.parametrize(("name", "part_time"), [(FakeGpu.name, True), ("SIM RTX A1000", False)])
-def test_a_gpu_of_exactly_that_name_is_said_to_look_part_of_the_time(name: str, part_time: bool) -> None:
+def test_a_gpu_with_part_time_sampling_is_noted(name: str, part_time: bool) -> None:
     with live("nvml", gpus=(FakeGpu(name=name),)) as it, closing(it.open(source="instant")) as meter:
         rail, info = meter.info().rails[0], meter.info()
 
@@ -64,7 +64,7 @@ def test_a_gpu_of_exactly_that_name_is_said_to_look_part_of_the_time(name: str, 
     assert ("25 ms of every 100 ms" in info.description) is info.details["gpus"]["gpu0"]["part_time"] is part_time
 
 
-def test_a_value_of_the_sensor_is_one_reading_however_often_it_is_read() -> None:
+def test_each_sensor_value_is_one_reading() -> None:
     with live("nvml") as it, closing(it.open(source="instant", rate_hz=500.0)) as meter:
         end_ns = column(at_least(meter, 12, "gpu0"), "end_tick", "gpu0")
         renewals = [it.sim.renewals(ns) for ns in end_ns]
@@ -75,12 +75,12 @@ def test_a_value_of_the_sensor_is_one_reading_however_often_it_is_read() -> None
 @pytest.mark.parametrize(
     ("missing", "source", "kind"), [((), "energy", "cumulative"), (("energy",), "instant", "mean")]
 )
-def test_the_best_that_it_has_is_taken(missing: tuple[str, ...], source: str, kind: str) -> None:
+def test_the_best_source_is_used(missing: tuple[str, ...], source: str, kind: str) -> None:
     with live("nvml", gpus=(FakeGpu(missing=missing),)) as it, closing(it.open()) as meter:
         assert meter.info().details["source"] == source and meter.info().rails[0].kind == kind
 
 
-def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
+def test_gpus_are_chosen_by_index_or_uuid() -> None:
     gpus = (FakeGpu(), FakeGpu(rail="other", uuid="GPU-abc"))
     with live("nvml", gpus=gpus) as it:
         it.plant.install({"core": 50.0, "other": 10.0}, {})
@@ -94,13 +94,13 @@ def test_gpus_are_chosen_by_index_or_uuid_and_each_has_its_rail() -> None:
 # ---- what goes wrong ----------------------------------------------------------------------
 
 
-def test_a_counter_that_stands_still_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_frozen_counter_is_a_setup_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml_gpu, "WATCH_S", 0.1)
     with live("nvml", frozen=True) as it:
         raised(SetupError, it.open, says="changed 0 times")
 
 
-def test_no_driver_and_nothing_to_measure_are_reported() -> None:
+def test_a_missing_driver_or_source_is_reported() -> None:
     with live("nvml", fails=LIBRARY_NOT_FOUND) as it:
         assert "nvidia-smi" in raised(SetupError, it.open).remedy
     with live("nvml", gpus=(FakeGpu(missing=("energy", "instant")),)) as it:

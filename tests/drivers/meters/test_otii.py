@@ -18,19 +18,19 @@ pytestmark = pytest.mark.real_time
 INSTRUMENT = "otii"
 
 
-def test_it_sets_the_supply_and_leaves_it_on(it: StandIn) -> None:
+def test_the_supply_is_set_and_left_on(it: StandIn) -> None:
     it.open(max_current_a=0.2).close()
     assert (it.sim.state["arc_set_main_voltage"], it.sim.state["arc_set_max_current"]) == (SUPPLY_V, 0.2)
     assert it.sim.state["arc_set_main"] is True
 
 
-def test_a_rate_is_asked_for_and_confirmed(it: StandIn) -> None:
+def test_the_rate_is_confirmed(it: StandIn) -> None:
     with closing(it.open(rate_hz=50_000.0)) as meter:
         assert meter.info().rails[0].rate_hz == 50_000.0
         assert len(values(taken(meter, 0.1))) >= 5000
 
 
-def test_readings_missing_by_their_stamps_are_nan() -> None:
+def test_missing_stamps_become_nan() -> None:
     with live("otii", gaps={100: 25}) as it, closing(it.open()) as meter:
         got = values(taken(meter, 0.2))
     assert list(np.flatnonzero(np.isnan(got))) == list(range(100, 125))
@@ -39,17 +39,17 @@ def test_readings_missing_by_their_stamps_are_nan() -> None:
 @pytest.mark.parametrize(("lacks", "says"), [
     ("logged_in", "no user is logged in"), ("licence", "licence is needed"), ("attached", "Connected: none"),
 ])  # fmt: skip
-def test_without_a_user_a_licence_or_an_instrument_it_is_a_setup_error(it: StandIn, lacks: str, says: str) -> None:
+def test_a_missing_user_or_licence_is_a_setup_error(it: StandIn, lacks: str, says: str) -> None:
     setattr(it.sim, lacks, False)
     raised(SetupError, it.open, says=says)
 
 
-def test_an_arc_has_the_time_that_its_maker_gives_it_to_be_added() -> None:
+def test_opening_waits_for_an_arc_to_be_added() -> None:
     with live("otii", adding_s=0.5) as it:
         it.open(timeout_s=0.2).close()
 
 
-def test_one_of_several_instruments_is_named_by_name_or_id(it: StandIn) -> None:
+def test_an_instrument_is_chosen_by_name_or_id(it: StandIn) -> None:
     for name in ("Arc", "Sim01"):
         it.open(instrument=name).close()
     error = raised(SetupError, it.open, instrument="Ace", says="0 instruments match 'Ace'")
@@ -57,7 +57,7 @@ def test_one_of_several_instruments_is_named_by_name_or_id(it: StandIn) -> None:
     assert "instrument=NAME. Connected: Arc" in error.remedy
 
 
-def test_the_device_under_test_is_not_taken_for_its_name(it: StandIn) -> None:
+def test_the_instrument_option_ignores_the_device(it: StandIn) -> None:
     build(otii.open_meter, {"device": object()}, {"port": str(it.sim.port), "supply_v": "1.8"}).close()
 
 
@@ -67,6 +67,6 @@ def test_no_server_is_a_setup_error() -> None:
     raised(SetupError, otii.open_meter, says="no Otii server", port=port, supply_v=3.0)
 
 
-def test_what_says_no_json_is_no_otii_server() -> None:
+def test_an_answer_without_json_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(SetupError, match="is not an Otii server"):
         otii.open_meter(port=silent.getsockname()[1], supply_v=3.0, timeout_s=0.1)

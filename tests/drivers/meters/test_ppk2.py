@@ -34,12 +34,12 @@ def damaged(it: StandIn, **stated: str) -> str:
 
 
 @pytest.mark.parametrize("stated", [{"GI3": "-nan"}, {"R2": "0.0000"}, THREAD, {"O1": "-2814926129201152.0000"}])
-def test_a_modifier_that_cannot_be_is_refused_with_the_makers_thread(it: StandIn, stated: dict[str, str]) -> None:
+def test_an_impossible_modifier_is_refused(it: StandIn, stated: dict[str, str]) -> None:
     error = raised(SetupError, modifiers_of, damaged(it, **stated), says=next(iter(stated)))
     assert "devzone.nordicsemi.com/f/nordic-q-a/92921" in error.remedy
 
 
-def test_what_kits_state_in_public_is_taken() -> None:
+def test_published_modifiers_are_accepted() -> None:
     stated = {
         "R": (1008.1857, 102.3791, 10.4143, 0.9783, 0.0574), "GS": (-12.8288, 172.3044, 27.2495, 3.7972, 0.1114),
         "GI": (1.0, 0.9614, 0.9534, 0.9415, 0.9521), "O": (175.1972, 122.1979, 104.6693, 79.9834, 140.348),
@@ -71,7 +71,7 @@ def test_it_sets_mode_voltage_and_output_unless_they_are_kept(it: StandIn) -> No
     until(lambda: (it.sim.mode, it.sim.vdd, it.sim.running) == (2, 1800, True))
 
 
-def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
+def test_lost_and_torn_words_become_nan(it: StandIn) -> None:
     meter = it.open()
     meter.start()
     it.sim.lose_words(30)
@@ -85,7 +85,7 @@ def test_lost_words_and_torn_ones_are_nan_and_counted(it: StandIn) -> None:
         assert misplaced(got, it.sim, off_ns) <= 1.1
 
 
-def test_a_loss_that_the_counter_cannot_show_ends_the_run_and_nothing_behind_it_is_given(it: StandIn) -> None:
+def test_readings_after_an_uncountable_loss_are_withheld(it: StandIn) -> None:
     meter = it.open()
     meter.start()
     time.sleep(0.5)  # an earlier loss is not seen, because there is no floor of lags yet
@@ -107,7 +107,7 @@ def pulsed(plant: LivePlant) -> int:
     return on_ns + 20_000_000
 
 
-def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(it: StandIn) -> None:
+def test_edges_of_the_mark_channel_are_a_rail(it: StandIn) -> None:
     meter = it.open(mark_channel="D3", pin="level")
     meter.start()
     chunks = list(meter.read())
@@ -124,7 +124,7 @@ def test_edges_of_the_mark_channel_are_a_rail_in_ticks_of_the_trace(it: StandIn)
     assert (tick[1] - tick[0]) * 1e-5 > 0.02
 
 
-def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
+def test_a_range_coarser_than_declared_is_flagged(it: StandIn) -> None:
     meter = it.open(largest_a=5e-3)
     meter.start()
     pulsed(it.plant)
@@ -137,6 +137,6 @@ def test_a_range_coarser_than_the_one_declared_is_flagged(it: StandIn) -> None:
     assert np.count_nonzero(flagged) == pytest.approx(2000, abs=2)
 
 
-def test_a_port_that_is_no_ppk2_is_refused() -> None:
+def test_a_port_without_a_ppk2_is_refused() -> None:
     with live("ppk2", metadata="hello\n") as it:
         raised(SetupError, it.open, timeout_s=0.2, says="calibration")

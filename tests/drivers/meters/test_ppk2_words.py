@@ -1,4 +1,4 @@
-"""The words of a PPK2, cut out of bytes of any length; and losses that its counter cannot show, which end a run."""
+"""The words of a PPK2, cut out of bytes of any length; a loss that the counter cannot show ends the run."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def taken(aligner: Aligner, pieces: Sequence[bytes]) -> tuple[list[int], list[in
 
 
 @given(st.integers(9, 150), st.integers(1, 55 * 4), st.integers(1, 50))
-def test_bytes_lost_anywhere_cost_the_words_they_were_in_and_move_no_other(byte: int, count: int, piece: int) -> None:
+def test_lost_bytes_cost_only_their_words(byte: int, count: int, piece: int) -> None:
     stream = words(0, 300)
     torn = stream[: byte * 4 + count % 4] + stream[byte * 4 + count % 4 + count :]
     values, place = taken(Aligner(), [torn[k : k + piece] for k in range(0, len(torn), piece)])
@@ -33,14 +33,14 @@ def test_bytes_lost_anywhere_cost_the_words_they_were_in_and_move_no_other(byte:
     assert len(place) >= 300 - HELD - (-(-count // 4) + 2 + HELD)
 
 
-def test_a_damaged_word_costs_itself_and_its_neighbours() -> None:
+def test_a_damaged_word_costs_only_its_neighbours() -> None:
     stream = bytearray(words(0, 100))
     stream[50 * 4 + 2] ^= 0x80
     _, place = taken(Aligner(), [bytes(stream)])
     assert len(place) == 100 - HELD - (2 + HELD) and place[-1] == 99 - HELD
 
 
-def test_what_is_no_ppk2_stream_is_refused() -> None:
+def test_a_foreign_stream_is_refused() -> None:
     with pytest.raises(MeterError, match="not readings of a PPK2"):
         Aligner().feed(b"\x55" * 40_000)
 
@@ -53,18 +53,18 @@ seeds = st.integers(0, 1 << 20)
 
 
 @given(seeds)
-def test_delays_alone_are_never_taken_for_a_loss(seed: int) -> None:
+def test_delays_are_not_taken_for_losses(seed: int) -> None:
     assert verdict(arrivals(MACHINES["calm"], seed, seconds=SECONDS), 0)[0] == "whole"
 
 
 @given(machines, seeds, st.integers(1, 40), st.floats(0.3, 3.0))
-def test_no_reading_behind_a_loss_is_released_and_runs_end(machine: str, seed: int, times: int, lost_s: float) -> None:
+def test_readings_after_a_loss_are_never_released(machine: str, seed: int, times: int, lost_s: float) -> None:
     log = arrivals(MACHINES[machine], seed, times * UNSEEN, lost_s, SECONDS)
 
     assert verdict(log, times * UNSEEN)[0] == "refused"
 
 
-def test_nothing_is_proved_while_every_arrival_is_late() -> None:
+def test_late_arrivals_prove_nothing() -> None:
     proof = Proof("ppk2", RATE_HZ, 1e-4)
     for k in range(1, 21):
         proof.add(1000 * k, 0.01 * k)
@@ -76,7 +76,7 @@ def test_nothing_is_proved_while_every_arrival_is_late() -> None:
     assert proof.proved == 60_000
 
 
-def test_what_cannot_be_excluded_ends_the_run_and_says_how_much() -> None:
+def test_a_possible_loss_ends_the_run_with_its_size() -> None:
     proof = Proof("ppk2", RATE_HZ, 1e-4)
     proof.add(1000, 0.01)
     with pytest.raises(MeterError, match=r"About \d+ readings were lost, or this machine was too busy") as caught:
@@ -85,7 +85,7 @@ def test_what_cannot_be_excluded_ends_the_run_and_says_how_much() -> None:
     assert caught.value.remedy
 
 
-def test_a_loss_after_a_long_run_ends_it_within_nine_seconds() -> None:
+def test_a_late_loss_ends_the_run_within_nine_seconds() -> None:
     proof = Proof("ppk2", RATE_HZ, 1e-4)
     for k in range(1, 601):
         proof.add(10_000 * k, 0.1 * k)
@@ -96,7 +96,7 @@ def test_a_loss_after_a_long_run_ends_it_within_nine_seconds() -> None:
 
 
 @given(st.lists(st.lists(st.booleans(), max_size=9), max_size=9), st.integers(0, 60))
-def test_readings_wait_in_their_order_until_they_are_released(pieces: list[list[bool]], first: int) -> None:
+def test_readings_are_released_in_order(pieces: list[list[bool]], first: int) -> None:
     """The word of a reading is its number here."""
     pending = PendingReadings()
     for piece in pieces:

@@ -58,7 +58,7 @@ def test_joules_only_grow_over_any_number_of_wraps(begin_uj: int, steps: list[tu
     assert found[-1] - found[0] == pytest.approx(used_uj * 1e-6, abs=2e-6)
 
 
-def test_a_gap_in_which_it_may_have_wrapped_unseen_is_reported() -> None:
+def test_a_gap_with_a_possible_wrap_is_reported() -> None:
     counter = Script([(0.0, 0), (0.4, 1), (0.9, 2)], 1.0, 2.0)
     counter.look()
     counter.look()
@@ -68,7 +68,7 @@ def test_a_gap_in_which_it_may_have_wrapped_unseen_is_reported() -> None:
 # ---- zones --------------------------------------------------------------------------------
 
 
-def test_a_package_is_counted_once_and_what_is_inside_it_is_said() -> None:
+def test_a_package_is_counted_once() -> None:
     with live("rapl") as it, closing(it.open()) as meter:
         info = meter.info()
 
@@ -88,7 +88,7 @@ TEN = {f"intel-rapl:{k}": TreeZone("package-0" if k > 9 else f"package-{k}") for
     (DESKTOP, "psys", ["psys"]),
     (TEN, "", ["package-0-0", "package-2", "package-0-10"]),
 ], ids=["memory beside its package", "the platform alone", "in the order of their numbers"])  # fmt: skip
-def test_rails_are_zones_that_no_other_contains(zones: Mapping[str, TreeZone], domains: str, rails: list[str]) -> None:
+def test_rails_are_zones_outside_other_zones(zones: Mapping[str, TreeZone], domains: str, rails: list[str]) -> None:
     with live("rapl", zones=zones) as it, closing(it.open(domains=domains)) as meter:
         assert [rail.name for rail in meter.info().rails] == rails
 
@@ -96,7 +96,7 @@ def test_rails_are_zones_that_no_other_contains(zones: Mapping[str, TreeZone], d
 # ---- doubt --------------------------------------------------------------------------------
 
 
-def test_without_the_right_to_read_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_permission_names_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     def forbidden(self: Path, *a: Any, **k: Any) -> str:
         if self.name == "energy_uj":
             raise PermissionError(13, "Permission denied")
@@ -108,7 +108,7 @@ def test_without_the_right_to_read_the_remedy_is_named(monkeypatch: pytest.Monke
         assert "chmod a+r" in raised(SetupError, it.open).remedy
 
 
-def test_a_computer_without_counters_says_so(tmp_path: Path) -> None:
+def test_a_missing_counter_is_refused(tmp_path: Path) -> None:
     assert "intel_rapl_msr" in raised(SetupError, open_meter, root=str(tmp_path / "none")).remedy
 
 
@@ -125,7 +125,7 @@ def test_the_counters_of_this_computer_keep_every_rule() -> None:
 # ---- the thread ---------------------------------------------------------------------------
 
 
-def test_a_value_that_did_not_change_is_no_reading_until_it_is_stale() -> None:
+def test_an_unchanged_value_is_no_reading_until_stale() -> None:
     values, looks = [0.0], list[float]()
 
     def look() -> float:

@@ -59,13 +59,13 @@ def spoken(dialogue: Dialogue, use: Callable[[Truevolt], Any]) -> Any:
 # ---- written dialogues --------------------------------------------------------------------
 
 
-def test_setting_up_says_exactly_this() -> None:
+def test_setup_sends_the_exact_lines() -> None:
     got = spoken([*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", NONE)], lambda dmm: dmm.configure(FAST))
 
     assert got == replace(FAST, terminals_a=3.0)
 
 
-def test_a_bus_trigger_is_given_to_an_instrument_that_waits_for_it() -> None:
+def test_a_bus_trigger_is_sent_to_a_waiting_instrument() -> None:
     dialogue = [
         *IS_OPENED, ("ABOR;*CLS", None), ("INIT", None), ("STAT:OPER:COND?", "+0"), ("STAT:OPER:COND?", "+32"),
         ("*TRG;:STAT:OPER:COND?", "+16"),
@@ -93,16 +93,16 @@ def fetched(answer: str, questionable: str = "+0") -> Any:
 
 
 @pytest.mark.parametrize(("bit", "says"), [(1 << 14, "overflowed"), (1 << 2, "timing violation")])
-def test_lost_and_mistimed_readings_are_errors_and_no_readings(bit: int, says: str) -> None:
+def test_lost_or_mistimed_readings_are_errors(bit: int, says: str) -> None:
     raised(MeterError, fetched, "#10", f"+{bit | 2}", says=says)
 
 
-def test_what_the_instrument_objects_to_is_in_the_error() -> None:
+def test_instrument_errors_are_in_the_message() -> None:
     dialogue = [*IS_OPENED, *IS_SET_UP, ("SYST:ERR?", '-221,"Settings conflict"'), ("SYST:ERR?", NONE)]
     raised(RigError, spoken, dialogue, lambda dmm: dmm.configure(FAST), says='-221,"Settings conflict"')
 
 
-def test_a_timer_that_the_instrument_changed_is_refused() -> None:
+def test_a_changed_sample_timer_is_refused() -> None:
     changed = (IS_SET_UP[-1][0], "+1.00000000E-01;+2.00000000E-05;+2.10000000E-05;+3")
     dialogue = [*IS_OPENED, *IS_SET_UP[:-1], changed, ("SYST:ERR?", '-221,"SAMP:TIM changed"'), ("SYST:ERR?", NONE)]
     error = raised(UsageError, spoken, dialogue, lambda dmm: dmm.configure(FAST), says="SAMP:TIM changed")
@@ -113,13 +113,13 @@ def test_a_timer_that_the_instrument_changed_is_refused() -> None:
     (WHO, "0", False, 50_000), (WHO, "DIG", True, 50_000), (WHO, '"MEM","SEC"', False, 2_000_000),
     (WHO_3, "0", True, 50_000), (WHO.replace("34465A", "34470A"), "DIG,MEM", True, 2_000_000),
 ])  # fmt: skip
-def test_options_and_firmware_say_how_fast_and_how_deep(who: str, options: str, fast: bool, memory: int) -> None:
+def test_options_and_firmware_determine_rate_and_memory(who: str, options: str, fast: bool, memory: int) -> None:
     dialogue = [("*IDN?", who), ("*OPT?", options)]
 
     assert spoken(dialogue, lambda dmm: (dmm.fast, dmm.memory)) == (fast, memory)
 
 
-def test_another_model_is_no_digitiser() -> None:
+def test_another_model_is_refused() -> None:
     dialogue = [("*IDN?", WHO.replace("34465A", "34461A"))]
 
     raised(SetupError, spoken, dialogue, lambda dmm: None)
@@ -128,7 +128,7 @@ def test_another_model_is_no_digitiser() -> None:
 # ---- options ------------------------------------------------------------------------------
 
 
-def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refused() -> None:
+def test_rates_above_3333_hz_require_the_digitizing_option() -> None:
     with live("scpi-dmm", options=("MEM",)) as it:
         error = raised(RigError, it.open, rate_hz=5000.0)
         with closing(it.open(rate_hz=3000.0)) as meter:
@@ -138,7 +138,7 @@ def test_without_the_digitizing_option_more_than_3333_readings_a_second_are_refu
     assert rail.aperture_s == pytest.approx(332e-6, abs=1e-9)
 
 
-def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
+def test_a_meter_describes_its_settings() -> None:
     with (
         live("scpi-dmm", options=("DIG",)) as it,
         closing(it.open(range_max=0.05, rate_hz=10_000.0, burden_ohm=0.2)) as meter,
@@ -157,7 +157,7 @@ def test_a_meter_says_what_it_is_and_how_it_was_set() -> None:
 # ---- calibration --------------------------------------------------------------------------
 
 
-def test_an_accuracy_is_stated_from_the_owners_file_and_from_nowhere_else(tmp_path: Path) -> None:
+def test_accuracy_comes_only_from_the_calibration_file(tmp_path: Path) -> None:
     path = calibration(tmp_path)
     with live("scpi-dmm") as it, closing(it.open(calibration=path)) as meter:
         info = meter.info()
@@ -188,7 +188,7 @@ def test_resolution_is_coarser_for_shorter_apertures() -> None:
 EXACT = Wiring(noise=1e-5, gain_limit=0.0, offset_limit=0.0, resolution=1e-6)
 
 
-def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
+def test_a_stall_within_the_memory_loses_nothing() -> None:
     with live("scpi-dmm") as it, closing(it.open(rate_hz=50_000)) as meter:
         meter.start()
         it.sim.server.stall(0.2)
@@ -201,7 +201,7 @@ def test_a_stall_loses_nothing_while_the_memory_lasts() -> None:
 
 
 @pytest.mark.parametrize("fault", [lambda server: server.stall(0.15), lambda server: server.slow(100_000)])
-def test_a_stall_that_outlasts_the_memory_is_reported_and_not_averaged_over(fault: Callable[[Any], None]) -> None:
+def test_a_stall_beyond_the_memory_is_reported(fault: Callable[[Any], None]) -> None:
     with live("scpi-dmm", memory=1000) as it, closing(it.open(rate_hz=50_000)) as meter:
         threading.Timer(0.05, fault, (it.sim.server,)).start()
         meter.start()
@@ -218,7 +218,7 @@ def test_a_stall_that_outlasts_the_memory_is_reported_and_not_averaged_over(faul
     (replace(EXACT, shunt_ohm=10.0), {"function": "voltage", "shunt_ohm": 10.0, "range_max": 1.0}, 0.12,
      0.02 / 1.8, ", 1000 readings/s"),
 ], ids=["over the range", "3 A", "10 A", "a shunt"])  # fmt: skip
-def test_a_current_is_read_on_its_range_and_flagged_beyond_it(
+def test_a_current_beyond_its_range_is_flagged(
     wiring: Wiring, options: dict[str, Any], range_max: float, amperes: float, says: str
 ) -> None:
     with live("scpi-dmm", wiring=wiring) as it, closing(it.open(**options)) as meter:
@@ -274,7 +274,7 @@ def records(*value: float) -> Said:
     ("N6731B", None, ("CURR",), "A", 1.8), ("N6783A", None, ("CURR",), "A", 1.8),
     ("N6731B", 1.9, ("CURR",), "A", 1.9),
 ])  # fmt: skip
-def test_a_module_logs_what_its_converters_allow(
+def test_a_module_logs_its_quantities(
     module: str, supply_v: float | None, columns: Sequence[str], unit: str, volts: float | None
 ) -> None:
     with opened(LOG, opens(module, columns, supply_v), supply_v=supply_v) as (meter, instrument):
@@ -285,7 +285,7 @@ def test_a_module_logs_what_its_converters_allow(
     assert info.details["ranges"] == dict(zip(columns, (0.1, 20.0), strict=False))
 
 
-def test_records_are_current_times_voltage_and_a_trigger_that_came_too_early_is_repeated() -> None:
+def test_log_records_are_current_times_voltage() -> None:
     early = [STARTS[0], STARTS[1], ("SYST:ERR?", '-211,"Trigger ignored"'), *STARTS[1:]]
     taken = [records(0.01, 1.8, 0.02, 1.5), records(9.9e37, 1.8), ("ABOR:ELOG (@1)", None), ("SYST:ERR?", NONE)]
 
@@ -299,7 +299,7 @@ def test_records_are_current_times_voltage_and_a_trigger_that_came_too_early_is_
     assert np.isnan(last.value[0]) and last.flags is not None and last.flags.tolist() == [1]
 
 
-def test_an_output_that_is_off_is_switched_on_only_when_asked() -> None:
+def test_an_output_is_switched_on_only_on_request() -> None:
     who, module, _, *rest = opens("N6781A", ("CURR", "VOLT"))
     with ScpiServer(Scripted([who, module, ("OUTP? (@1)", "0")])) as server:
         raised(SetupError, LOG, address=server.address, says="output 1 of the N6705C is off")
@@ -307,7 +307,7 @@ def test_an_output_that_is_off_is_switched_on_only_when_asked() -> None:
         assert instrument.left == []
 
 
-def test_the_data_log_is_set_up_without_touching_the_output() -> None:
+def test_the_data_log_setup_leaves_the_output_alone() -> None:
     at = "(@3)"
     assert setup_lines(3, ("CURR", "VOLT"), (0.1, 5.0), 204.8e-6, "N6781A") == [
         "*CLS", f"ABOR:ELOG {at}", "FORM REAL", "FORM:BORD NORM", "SENS:SWE:TINT:RES RES20",
@@ -317,7 +317,7 @@ def test_the_data_log_is_set_up_without_touching_the_output() -> None:
     ]  # fmt: skip
 
 
-def test_a_parameter_that_is_not_logged_is_switched_off_before_the_other_is_switched_on() -> None:
+def test_an_unlogged_parameter_is_switched_off_first() -> None:
     lines = setup_lines(1, ("CURR",), (0.1,), 102.4e-6, "N6731B")
     assert lines.index("SENS:ELOG:FUNC:VOLT OFF,(@1)") < lines.index("SENS:ELOG:FUNC:CURR ON,(@1)")
 
@@ -346,7 +346,7 @@ def data(first: int, last: int, *value: float) -> tuple[str, bytes]:
     return f'TRAC:DATA? {first},{last},"defbuffer1",READ', b"#0" + struct.pack(f">{len(value)}d", *value)
 
 
-def test_it_is_set_up_by_the_commands_of_the_manual_and_says_what_it_is() -> None:
+def test_a_dmm6500_is_set_up_by_the_manual_commands() -> None:
     with opened(BUFFER, ANSWERS) as (meter, instrument):
         info = meter.info()
     assert instrument.left == []
@@ -360,7 +360,7 @@ def series(dialogue: Sequence[tuple[str, bytes | None]], readings: int, use: Any
     return scpi_bench.spoken(dialogue, lambda session: use(Digitizer(session, "core", readings)))
 
 
-def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:
+def test_the_buffer_is_read_from_the_last_position() -> None:
     value = [3.25, -3.625, 9.9e37]  # the bytes of the first two contain 0a and 0d, which end lines
     assert b"\n" in struct.pack(">d", value[0]) and b"\r" in struct.pack(">d", value[1])
     dialogue = [
@@ -378,7 +378,7 @@ def test_the_buffer_is_read_on_from_where_it_was_read_to() -> None:
     assert np.concatenate([c.flags for c in chunks]).tolist() == [0, 0, 1]
 
 
-def test_a_full_buffer_ends_the_run_after_all_that_it_holds() -> None:
+def test_a_full_buffer_ends_the_run_after_its_readings() -> None:
     def use(source: Digitizer) -> None:
         source.begin(HostClock())
         batches = source.fetch()

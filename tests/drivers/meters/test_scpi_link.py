@@ -35,13 +35,13 @@ def linked(answer: bytes = b"", timeout_s: float = 20.0) -> Iterator[tuple[ScpiS
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=300_000))
-def test_a_block_arrives_as_it_was_sent_whatever_it_holds(payload: bytes) -> None:
+def test_a_block_with_any_content_arrives_unchanged(payload: bytes) -> None:
     with linked(block(payload) + b"\n") as (link, _, _):
         assert link.block("R?") == payload
         assert link.block("R?") == payload
 
 
-def test_a_line_goes_out_whole_and_its_answer_comes_back_without_its_end() -> None:
+def test_a_query_returns_the_answer_without_line_end() -> None:
     with linked(b"+1.5\r\n") as (link, instrument, _):
         assert link.query("SAMP:TIM?;:CURR:RANG?") == "+1.5"
         assert instrument.lines == ["SAMP:TIM?;:CURR:RANG?"]
@@ -57,22 +57,22 @@ NO_BLOCKS = [b"1,2,3\n", b"#0abc\n", b"#A\n", b"#3abc\n", b"#19999\n", b"#999999
 
 
 @pytest.mark.parametrize("answer", [*NO_BLOCKS, b"#13abcd\n"], ids=repr)
-def test_what_is_no_block_is_refused(answer: bytes) -> None:
+def test_a_damaged_block_is_refused(answer: bytes) -> None:
     with linked(answer, timeout_s=0.1) as (link, _, _), pytest.raises(MeterError):
         link.block("R?")
 
 
-def test_silence_ends_after_the_timeout_and_names_the_question() -> None:
+def test_silence_times_out_and_names_the_query() -> None:
     with linked(timeout_s=0.1) as (link, _, _), within(15.0):
         raised(MeterError, link.query, "*IDN?", says=r"no answer to '\*IDN\?' within 0\.1 s")
 
 
-def test_a_line_without_end_is_given_up_before_it_fills_the_memory() -> None:
+def test_an_endless_line_is_refused_before_memory_is_full() -> None:
     with linked(b"1," * (1 << 20)) as (link, _, _), pytest.raises(MeterError, match="without a line end"):
         link.query("R?")
 
 
-def test_a_line_that_drips_in_for_ever_meets_a_deadline() -> None:
+def test_a_slow_endless_line_meets_a_deadline() -> None:
     def drip(listener: socket.socket) -> None:
         peer, _ = listener.accept()
         with peer, suppress(OSError):
@@ -96,7 +96,7 @@ def test_a_broken_link_stays_broken() -> None:
         assert instrument.lines == ["FIRST?"]
 
 
-def test_a_link_may_be_closed_twice_and_then_says_so() -> None:
+def test_a_link_may_be_closed_twice() -> None:
     with linked(b"x\n") as (link, _, _):
         link.close()
         link.close()
@@ -113,7 +113,7 @@ def test_every_error_of_the_queue_is_in_the_exception() -> None:
     spoken(asked, lambda link: raised(MeterError, link.check, "setting up", says=says))
 
 
-def test_a_queue_without_end_is_not_read_forever() -> None:
+def test_an_endless_queue_is_abandoned() -> None:
     with linked(b'-350,"Error queue overflow"\n') as (link, instrument, _):
         raised(MeterError, link.errors, says="more errors than its queue can hold")
         assert len(instrument.lines) == 25
@@ -122,7 +122,7 @@ def test_a_queue_without_end_is_not_read_forever() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> None:
+def test_a_missing_instrument_is_a_setup_error_with_its_address() -> None:
     with ScpiServer(Fixed(b"")) as server:
         address = server.address
     error = raised(SetupError, Visa(address, timeout_s=0.5).open)
@@ -130,11 +130,11 @@ def test_an_instrument_that_is_not_there_is_a_setup_error_with_its_address() -> 
 
 
 @pytest.mark.parametrize("address", ["nonsense", "TCPIP::", "GPIB0::9::INSTR"])
-def test_an_address_that_leads_nowhere_is_a_setup_error(address: str) -> None:
+def test_an_unreachable_address_is_a_setup_error(address: str) -> None:
     raised(SetupError, Visa(address, timeout_s=0.2).open)
 
 
-def test_what_does_not_identify_itself_is_no_instrument() -> None:
+def test_a_link_without_identity_is_refused() -> None:
     with linked(b"SSH-2.0-OpenSSH\n") as (link, _, _), pytest.raises(SetupError, match="SSH"):
         link.identity()
 
@@ -161,7 +161,7 @@ resources:
 """
 
 
-def test_a_session_on_pyvisa_sim(tmp_path: Path) -> None:
+def test_pyvisa_sim_works(tmp_path: Path) -> None:
     pytest.importorskip("pyvisa_sim", reason="pyvisa-sim is not installed")
     (tmp_path / "sim.yaml").write_text(SIM, encoding="utf-8")
     with closing(Visa(USB, visa_library=f"{tmp_path / 'sim.yaml'}@sim", timeout_s=1.0).open()) as session:
@@ -184,7 +184,7 @@ def test_the_remedy_on_usb_does_not_name_the_network(says: str, remedy: str, mon
     assert "its network and the address" not in error.remedy
 
 
-def test_a_usb_instrument_that_is_silent_under_pyvisa_py_is_told_of_other_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_usb_instrument_names_other_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
     timed_out = raising(RuntimeError("VI_ERROR_TMO (-1073807339): Timeout expired before operation completed."))
     resource = SimpleNamespace(
         session=1, visalib=SimpleNamespace(read=timed_out), write_raw=len, close=lambda: None,
@@ -198,7 +198,7 @@ def test_a_usb_instrument_that_is_silent_under_pyvisa_py_is_told_of_other_ways(m
     assert "visa_library=" in caught.remedy
 
 
-def test_an_address_is_still_asked_where_usb_cannot_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_is_searched_without_usb_access(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = pytest.importorskip("pyvisa_py.sessions")
     monkeypatch.setattr(sessions.Session, "iter_valid_session_classes", list)
     with ScpiServer(Fixed(WHO.encode() + b"\n")) as server:
@@ -207,7 +207,7 @@ def test_an_address_is_still_asked_where_usb_cannot_be_looked_at(monkeypatch: py
     assert "USB" in found.problem and "pip install pyusb" in found.problem
 
 
-def test_rig_init_keeps_an_instrument_on_usb_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rig_init_lists_a_silent_usb_instrument(monkeypatch: pytest.MonkeyPatch) -> None:
     sessions = pytest.importorskip("pyvisa_py.sessions")
     kinds = [((pyvisa.constants.InterfaceType.usb, "INSTR"), SimpleNamespace(list_resources=lambda: [USB]))]
     monkeypatch.setattr(sessions.Session, "iter_valid_session_classes", lambda: kinds)

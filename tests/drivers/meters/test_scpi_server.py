@@ -38,15 +38,15 @@ def language() -> ScpiParser:
     ("sens:curr:dc:aper?", True), ("CUR:APER?", False), ("CURRE:APER?", False), ("CURR:APER", False),
     ("DC:APER?", False), ("SENS:APER?", False), ("CURR:DC:DC:APER?", False),
 ])  # fmt: skip
-def test_a_header_is_known_in_its_long_and_short_forms_alone(text: str, known: bool) -> None:
+def test_a_header_has_only_long_and_short_forms(text: str, known: bool) -> None:
     assert language().execute(text) == (b"1\n" if known else b"")
 
 
-def test_a_command_without_a_colon_follows_the_path_of_the_one_before() -> None:
+def test_a_command_without_a_colon_follows_the_last_path() -> None:
     assert language().execute("CURR:DC:APER?;RANG?;*IDN?;RANG?") == b"1;2;me;2\n"
 
 
-def test_an_error_ends_its_line_and_waits_in_the_queue() -> None:
+def test_an_error_ends_its_line_and_is_queued() -> None:
     said = language()
 
     assert said.execute("CURR:APER?;:NOPE;:CURR:APER?") == b"1\n"
@@ -59,7 +59,7 @@ def test_an_error_ends_its_line_and_waits_in_the_queue() -> None:
 
 
 @given(st.integers(0, 60))
-def test_the_error_queue_is_twenty_deep_and_ends_in_350(count: int) -> None:
+def test_the_error_queue_holds_twenty_errors(count: int) -> None:
     said = language()
     for _ in range(count):
         said.execute("BAD")
@@ -70,14 +70,14 @@ def test_the_error_queue_is_twenty_deep_and_ends_in_350(count: int) -> None:
     assert found[-1] == '+0,"No error"'
 
 
-def test_parameters_are_checked_as_scpi_asks() -> None:
+def test_parameters_are_checked() -> None:
     assert range_above((0.1, 1.0, 10.0), "0.11") == 1.0
     for code, text in (("-104", "x"), ("-222", "2")):
         assert raised(ScpiError, number, text, 0, 1).entry.startswith(code)
     assert raised(ScpiError, only, "SOMETHING", "TIM").entry.startswith("-224")
 
 
-def test_lines_may_arrive_in_pieces_and_together() -> None:
+def test_split_and_joined_lines_are_parsed() -> None:
     with ScpiServer(language()) as server, socket.create_connection(("127.0.0.1", server.port), 2.0) as peer:
         for piece in (b"*ID", b"N?\n*IDN?\nCURR:", b"APER?\n"):
             peer.sendall(piece)
@@ -134,7 +134,7 @@ def running(rate_hz: float = 1e3, wiring: Wiring = QUIET, options: Sequence[str]
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 3.0), st.integers(1, 80_000)), min_size=1, max_size=8))
-def test_what_is_read_and_what_is_dropped_and_what_is_held_is_what_was_taken(plan: list[tuple[float, int]]) -> None:
+def test_read_dropped_and_held_readings_add_up(plan: list[tuple[float, int]]) -> None:
     d = running(50_000.0, options=("DIG",))
     read = 0
     for seconds, most in plan:
@@ -148,7 +148,7 @@ def test_what_is_read_and_what_is_dropped_and_what_is_held_is_what_was_taken(pla
     assert bool(int(d.say("STAT:QUES:EVEN?")) & 1 << 14) is (counts["dropped"] > 0)
 
 
-def test_a_full_memory_drops_its_oldest_readings_without_an_error() -> None:
+def test_a_full_memory_drops_its_oldest_readings() -> None:
     d = running(1000.0, options=("DIG",))
     d.plant.occupy("inference", d.plant.clock.now_ns(), d.plant.clock.now_ns() + S)  # the first second has more power
     d.wait(50.5)
@@ -161,7 +161,7 @@ def test_a_full_memory_drops_its_oldest_readings_without_an_error() -> None:
     assert d.say("SYST:ERR?") == '+0,"No error"'
 
 
-def test_it_reads_the_plant_averaged_over_its_aperture() -> None:
+def test_readings_are_averaged_over_the_aperture() -> None:
     d = running(10.0)  # apertures of 50 ms, every 100 ms
     on_ns = d.plant.clock.now_ns() + 125_000_000
     d.plant.occupy("inference", on_ns, on_ns + 1_000_000_000)
@@ -171,7 +171,7 @@ def test_it_reads_the_plant_averaged_over_its_aperture() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_its_errors_stay_within_its_limits(seed: int) -> None:
+def test_errors_stay_within_limits(seed: int) -> None:
     limits = Wiring(supply_v=SUPPLY_V, noise=0.0, gain_limit=1e-3, offset_limit=1e-3, resolution=1e-5, seed=seed)
     d = running(1000.0, limits)
     d.wait(0.1)

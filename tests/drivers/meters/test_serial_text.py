@@ -47,7 +47,7 @@ def once(number: int, change: Callable[[bytes], bytes]) -> Callable[[int, bytes]
     ("p:uW, x:xor8", "comma", "17.5,1D", (17.5e-6,)),
     ("p:W, x:sum8", "comma", "1*31", (1.0,)),
 ])  # fmt: skip
-def test_a_line_says_what_columns_declare(columns: str, separator: str, text: str, value: tuple[float, ...]) -> None:
+def test_a_line_is_read_by_columns(columns: str, separator: str, text: str, value: tuple[float, ...]) -> None:
     assert layout_of(columns, separator).row(text).value == pytest.approx(value)
 
 
@@ -55,19 +55,19 @@ def test_a_line_says_what_columns_declare(columns: str, separator: str, text: st
     "12,3.5", "12,3.5,6,7", "12,3.5,", "12,3.5x,6", "12,0x10,6", "-1,3.5,6", "1e3,3.5,6", "12,3..5,6", "12;3.5;6",
     "12,1_0,6",
 ])  # fmt: skip
-def test_a_line_that_is_not_exactly_as_declared_is_no_reading(text: str) -> None:
+def test_a_line_unlike_its_declaration_is_refused(text: str) -> None:
     raised(LineError, layout_of("time:ms, a:mW, b:mW", "comma").row, text)
 
 
 @pytest.mark.parametrize("text", ["ovf", "nan", "inf", "-inf", "OL", "1e999"])
-def test_a_number_that_the_board_says_is_none_is_flagged_and_missing(text: str) -> None:
+def test_a_non_number_from_the_board_is_flagged(text: str) -> None:
     row = layout_of("a:mW, b:mW", "comma").row(f"{text},2")
 
     assert np.isnan(row.value[0]) and row.flag == (True, False) and row.value[1] == pytest.approx(2e-3)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0, 1e4), st.integers(0, 40), st.integers(0, 255))
-def test_with_a_checksum_no_lost_or_changed_character_passes(ms: int, mw: float, at: int, char: int) -> None:
+def test_a_checksum_finds_every_changed_character(ms: int, mw: float, at: int, char: int) -> None:
     layout = layout_of("time:ms, a:mW, x:crc32", "comma")
     import zlib
 
@@ -83,7 +83,7 @@ def test_with_a_checksum_no_lost_or_changed_character_passes(ms: int, mw: float,
 
 
 @given(st.text(max_size=60))
-def test_whatever_comes_is_a_reading_or_a_line_error(text: str) -> None:
+def test_any_text_is_a_reading_or_a_line_error(text: str) -> None:
     for columns, separator in (("time:ms, a:mW", "comma"), ("a:A, n:count, x:sum8", "whitespace")):
         try:
             row = layout_of(columns, separator).row(text)
@@ -106,12 +106,12 @@ def paced(rate_hz: float, drift: float, seconds: float, seed: int, lost_at_s: fl
 
 
 @given(st.floats(-4.5e-3, 4.5e-3), st.sampled_from([10.0, 100.0, 500.0]), st.integers(0, 9))
-def test_a_steady_count_keeps_pace_with_any_clock_within_its_tolerance(drift: float, rate_hz: float, seed: int) -> None:
+def test_a_steady_count_is_accepted_within_the_clock_tolerance(drift: float, rate_hz: float, seed: int) -> None:
     paced(rate_hz, drift, 20.0, seed)
 
 
 @given(st.floats(-4e-3, 4e-3), st.sampled_from([20.0, 50.0, 100.0]), st.integers(1, 50), st.integers(0, 9))
-def test_lines_that_are_lost_or_too_many_are_reported(drift: float, rate_hz: float, lost: int, seed: int) -> None:
+def test_lost_or_surplus_lines_are_reported(drift: float, rate_hz: float, lost: int, seed: int) -> None:
     raised(MeterError, paced, rate_hz, drift, 20.0, seed, 8.0, lost, says="are missing")
     raised(MeterError, paced, 100.0, drift, 20.0, seed, 8.0, -1, says="were too many")
 
@@ -119,7 +119,7 @@ def test_lines_that_are_lost_or_too_many_are_reported(drift: float, rate_hz: flo
 # ---- against the simulated board ----------------------------------------------------------
 
 
-def test_it_declares_what_the_lines_show_and_no_accuracy() -> None:
+def test_resolution_comes_from_the_printed_digits() -> None:
     with live("serial-text", sketch=Sketch(digits=2)) as it, closing(it.open()) as meter:
         info = meter.info()
     rail = info.rails[0]
@@ -146,7 +146,7 @@ def test_the_first_reading_is_inside_the_bracket(time_column: str, ready_s: floa
     assert bracket.after_ns - bracket.before_ns < 1_000_000_000
 
 
-def test_its_time_wraps_and_its_readings_go_on() -> None:
+def test_time_wraps_lose_no_readings() -> None:
     sketch = Sketch(columns="time:us,core:mW", begin_s=2**32 * 1e-6 - 0.6)
     options: Options = {"columns": "time:us, core:mW", "kind": "point"}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
@@ -155,7 +155,7 @@ def test_its_time_wraps_and_its_readings_go_on() -> None:
     assert tick[0] < 2**32 * 1000 < tick[-1] and np.all(np.abs(np.diff(tick) - 5e6) < 2e3)
 
 
-def test_a_board_that_wants_a_command_is_started_and_stopped() -> None:
+def test_a_board_is_started_and_stopped_by_commands() -> None:
     sketch = Sketch(go="g", halt="s", greeting="# logger 1.2")
     options = TIMED | {"start_command": "g\\n", "stop_command": "s\\n"}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
@@ -166,7 +166,7 @@ def test_a_board_that_wants_a_command_is_started_and_stopped() -> None:
     assert first == pytest.approx(0.02)
 
 
-def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
+def test_a_written_dialogue_is_read_exactly() -> None:
     lines = [f"{1000 + 10 * k},{20 + k}.5,{k}" for k in range(9)]
     heard: list[bytes] = []
 
@@ -198,7 +198,7 @@ def test_a_written_dialogue_is_recorded_to_the_digit() -> None:
     (lambda line: line + line, 0),
     (lambda line: line + b"\x00\r\n# hello\r\n", 0),
 ])  # fmt: skip
-def test_a_lost_or_garbled_line_is_missing_and_nothing_moves(change: Callable[[bytes], bytes], missing: int) -> None:
+def test_a_garbled_line_is_one_missing_reading(change: Callable[[bytes], bytes], missing: int) -> None:
     sketch = Sketch(columns="count:count,core:mW,x:xor8")
     options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:
@@ -213,7 +213,7 @@ def test_a_lost_or_garbled_line_is_missing_and_nothing_moves(change: Callable[[b
             assert np.all((gaps == 1) | (gaps % 20 == 0) | (gaps % 20 == 19))
 
 
-def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> None:
+def test_a_line_missing_between_two_times_is_nan() -> None:
     with live("serial-text") as it, closing(it.open(rate_hz=200.0)) as meter:
         it.sim.spoil = once(20, lambda line: b"")
         chunks = taken(meter, 0.3)
@@ -222,7 +222,7 @@ def test_a_line_that_is_missing_between_two_times_is_missing_in_the_trace() -> N
     assert np.all(np.abs(np.diff(column(chunks, "end_tick")) - 5e6) <= 1.01e6)
 
 
-def test_too_many_lines_that_are_no_readings_end_it() -> None:
+def test_too_many_bad_lines_end_the_run() -> None:
     with live("serial-text") as it, closing(it.open()) as meter:
         meter.start()
         it.sim.spoil = once(3, lambda line: line[:4] + b"?" + line[4:])
@@ -231,7 +231,7 @@ def test_too_many_lines_that_are_no_readings_end_it() -> None:
     assert error.field == "bad_share" and "were not readings" in error.message
 
 
-def test_a_time_that_stands_still_is_named() -> None:
+def test_a_stopped_time_is_named() -> None:
     """A time in whole seconds stands still too, and so may one that is declared in a wrong unit."""
     order = LineOrder(Plan(Board(timer_bits=0, timeout_s=1.0), layout_of("core:mW", "comma"), "column", 0.0, 0.03))
     with pytest.raises(MeterError, match=r"the column of time stands still.*unit"):
@@ -253,7 +253,7 @@ def test_a_board_that_restarts_is_reported(columns: str, options: Options) -> No
     assert "restarted" in error.message and error.remedy
 
 
-def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
+def test_a_late_burst_of_timed_lines_loses_nothing() -> None:
     with live("serial-text") as it, closing(it.open()) as meter:
         chunks = taken(meter, 0.5, lambda: it.sim.stall(0.2))
 
@@ -264,16 +264,16 @@ def test_a_late_burst_loses_nothing_where_lines_carry_their_time() -> None:
 # ---- opening ------------------------------------------------------------------------------
 
 
-def test_lines_that_are_not_as_declared_are_quoted() -> None:
+def test_lines_of_another_layout_are_quoted() -> None:
     with live("serial-text") as it:
         raised(SetupError, it.open, columns="time:ms, a:mW, b:mW", kind="point", boot_s=0.2, says="2 columns, and 3 ")
 
 
-def test_means_of_unknown_length_are_refused_with_the_missing_options() -> None:
+def test_means_of_unknown_length_are_refused() -> None:
     assert "neither rate_hz nor aperture_s" in raised(RigError, open_meter, columns="t:ms, a:mW").message
 
 
-def test_a_board_that_gets_too_little_time_to_answer_may_get_more() -> None:
+def test_a_slow_board_may_be_given_more_time() -> None:
     with live("serial-text") as it, closing(it.open(timeout_s=1e-9)) as meter:
         assert "raise timeout_s" in raised(MeterSilentError, meter.start).remedy
 

@@ -86,7 +86,7 @@ def test_readings_of_many_fetches_come_as_one_chunk_in_order_and_stop_gives_the_
     assert total(meter.read()) == total(meter.stop()) == 0
 
 
-def test_an_error_comes_after_the_readings_of_its_own_fetch_and_is_not_raised_twice() -> None:
+def test_an_error_is_raised_once_after_its_readings() -> None:
     meter = until_played(Tape([5], began_s=0.4, error=MeterError("the cable is out")))
 
     assert total(meter.read()) == 5
@@ -94,7 +94,7 @@ def test_an_error_comes_after_the_readings_of_its_own_fetch_and_is_not_raised_tw
     assert total(meter.stop()) == 0
 
 
-def test_an_error_that_was_not_read_is_raised_when_it_is_stopped() -> None:
+def test_an_unread_error_is_raised_at_stop() -> None:
     meter = until_played(Tape([], began_s=0.4, error=MeterError("the cable is out")))
 
     raised(MeterError, meter.stop, says="cable")
@@ -108,7 +108,7 @@ def test_a_defect_of_a_driver_is_a_meter_error() -> None:
     meter.close()
 
 
-def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
+def test_read_does_not_wait_for_an_exchange() -> None:
     held = threading.Event()
     tape = Tape([1], began_s=0.1, hold=held)
     meter = threaded(tape, patience_s=0.05)
@@ -120,7 +120,7 @@ def test_read_does_not_wait_for_an_exchange_and_stop_gives_up_on_one() -> None:
     held.set()
 
 
-def test_a_meter_in_real_time_refuses_a_run_in_simulated_time() -> None:
+def test_a_real_time_meter_refuses_simulated_time() -> None:
     raised(SetupError, threaded, Tape([]), VirtualClock(), says="simulated time")
 
 
@@ -131,7 +131,7 @@ def test_starting_twice_is_refused() -> None:
     meter.close()
 
 
-def test_unread_readings_are_bounded_and_come_before_the_error() -> None:
+def test_unread_readings_are_bounded() -> None:
     meter = threaded(Tape([3, 3, 3, 3]), most=5)
     meter.start()
     until(lambda: bool(meter._running and meter._running.error))
@@ -144,7 +144,7 @@ def test_unread_readings_are_bounded_and_come_before_the_error() -> None:
 # ---- the count of readings ---------------------------------------------------------------
 
 
-def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
+def test_time_after_stop_holds_no_readings() -> None:
     class Leaping(HostClock):
         ahead_ns = 0
 
@@ -167,7 +167,7 @@ def test_time_that_passes_while_it_is_stopped_holds_no_readings() -> None:
 
 
 @pytest.mark.parametrize(("count", "began_s"), [(900, 2.0), (90_000, 30.0)], ids=["lost", "too many"])
-def test_a_count_that_does_not_fit_the_time_since_the_trigger_is_an_error(count: int, began_s: float) -> None:
+def test_a_count_that_contradicts_the_time_is_an_error(count: int, began_s: float) -> None:
     meter = sampled_meter(INFO, Tape([count], began_s=began_s))
     meter.start()
 

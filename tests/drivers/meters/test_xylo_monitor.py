@@ -45,7 +45,7 @@ def measured(meter: Meter, seconds: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("chip", "rate_hz"), [("audio2", 1280.0), ("audio3", 925.926)])
-def test_each_rail_has_the_power_and_the_channel_of_its_name(chip: str, rate_hz: float, opened: Opened) -> None:
+def test_each_rail_has_its_power_and_channel(chip: str, rate_hz: float, opened: Opened) -> None:
     device = opened(chip=chip)
 
     found = measured(open_meter(device), 0.5)
@@ -58,7 +58,7 @@ def test_each_rail_has_the_power_and_the_channel_of_its_name(chip: str, rate_hz:
         assert set(trace.end_tick - trace.start_tick) == {round(1e6 / rate_hz)}
 
 
-def test_the_rate_of_a_program_before_is_not_kept(opened: Opened) -> None:
+def test_a_rate_set_by_another_program_is_reset(opened: Opened) -> None:
     board = SimBoard(Traits())
     set_power_measure(board, 5.0)
 
@@ -69,7 +69,7 @@ def test_the_rate_of_a_program_before_is_not_kept(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("share", [{"lost": 0.3}, {"late": 0.3, "late_s": 0.1}, {"late": 0.3, "late_s": 0.6}])
-def test_lost_or_late_readings_are_ordered_or_missing_and_none_doubled(share: dict[str, float], opened: Opened) -> None:
+def test_lost_readings_are_missing_and_late_readings_are_ordered(share: dict[str, float], opened: Opened) -> None:
     found = measured(open_meter(opened(**share)), 2.0)
 
     for trace in found.values():
@@ -81,7 +81,7 @@ def test_lost_or_late_readings_are_ordered_or_missing_and_none_doubled(share: di
         assert missing < 0.03 if caught_up else 0.05 < missing < 0.4
 
 
-def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(opened: Opened) -> None:
+def test_readings_on_a_busy_bus_are_late_and_complete(opened: Opened) -> None:
     device = opened(event_s=2e-5)
     meter = open_meter(device)
     meter.start()
@@ -94,7 +94,7 @@ def test_readings_of_a_bus_that_carries_many_events_come_late_and_lose_nothing(o
     assert set(np.diff(stamps)) <= {780, 781, 782}
 
 
-def test_a_program_held_up_at_start_takes_its_bracket_again(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delayed_start_repeats_its_bracket(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     device, held_s = opened(), iter([0.5])
     board = device.board
     assert board is not None
@@ -115,7 +115,7 @@ def test_a_program_held_up_at_start_takes_its_bracket_again(opened: Opened, monk
 
 
 @pytest.mark.parametrize(("chip", "other"), [("audio2", set_power_measure), ("audio3", set_power_measurement)])
-def test_a_rate_that_changes_under_way_is_an_error_and_no_figure(chip: str, other: Any, opened: Opened) -> None:
+def test_a_rate_that_changes_during_a_run_is_an_error(chip: str, other: Any, opened: Opened) -> None:
     device = opened(chip=chip)
     board = hardware(device)
     meter = open_meter(device, rate_hz=500.0)
@@ -143,7 +143,7 @@ def test_a_monitor_that_stops_is_an_error(fault: Callable[[SimBoard], None], say
     assert says in error_of(meter).message
 
 
-def test_a_wrong_rate_is_found_at_the_end_of_a_short_run(opened: Opened) -> None:
+def test_a_wrong_rate_is_found_in_a_short_run(opened: Opened) -> None:
     device = opened()
     meter = open_meter(device, rate_hz=20.0)
     meter.start()
@@ -159,7 +159,7 @@ def test_audio_3_refuses_a_rate_above_its_converters(opened: Opened) -> None:
     raised(UsageError, open_meter, opened(chip="audio3"), says=r"925\.9 or less", rate_hz=1280.0)
 
 
-def test_accuracy_comes_from_a_calibration_file_alone(opened: Opened, tmp_path: Path) -> None:
+def test_accuracy_needs_a_calibration_file(opened: Opened, tmp_path: Path) -> None:
     device = opened()
     assert all(rail.accuracy is None for rail in open_meter(device).info().rails)
 

@@ -52,11 +52,11 @@ def test_plain_figures_agree_with_the_estimators(tmp_path: Path, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["qubo-find-size", "server-find-peak"])
-def test_a_search_is_not_blamed_for_the_probes_that_end_it(tmp_path: Path, name: str) -> None:
+def test_final_probes_of_a_search_fail_no_check(tmp_path: Path, name: str) -> None:
     assert "probe" not in str([check.found for check in audit(unpacked(name, tmp_path)).failed])
 
 
-def test_both_time_a_device_that_answers_out_of_order_and_refuses_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rig_and_audit_agree_on_reordered_and_refused_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = samples(2)
     plant, device = bench(0.2, holds=4)
     said = [("s0", "quick", 40, 80), ("s0", "slow", 0, 130), ("s1", None, 150, 160), ("s1", "x", 250, 300)]
@@ -80,7 +80,7 @@ def test_both_time_a_device_that_answers_out_of_order_and_refuses_a_sample(monke
     assert not [c for c in found.notes if "before they were issued" in c]
 
 
-def test_spans_of_many_readings_are_known_within_two_thousandths(tmp_path: Path) -> None:
+def test_long_spans_are_bounded_to_two_thousandths(tmp_path: Path) -> None:
     found = {c.key: c for c in audit(unpacked("single-session", tmp_path)).compared if c.scope == "power"}
     for key in ("active_power_w", "dynamic_power_w", "execution_time_s"):
         assert found[key].sharp
@@ -96,7 +96,7 @@ def reported(run: Path) -> dict[str, Compared]:
 
 
 @pytest.mark.parametrize(("seed", "few"), [(1142, False), (1096, True), (1098, True)])
-def test_two_right_methods_may_differ_by_what_leaves_the_plain_one_unsure(tmp_path: Path, seed: int, few: bool) -> None:
+def test_two_right_methods_differ_only_within_the_plain_bound(tmp_path: Path, seed: int, few: bool) -> None:
     """It is unsure if too few readings show a gap's level, or if clocks place a span no better than to a reading."""
     measured(shortened(draw(seed), seed) if few else draw(seed), tmp_path / "run")
     assert len(reported(tmp_path / "run")) >= 10 or few
@@ -115,13 +115,13 @@ def test_gaps_are_told_from_spans(tmp_path: Path, readings: float, gap_w: float,
     assert active.bound <= 0.03 * BUSY_W or first > 1
 
 
-def test_each_planted_bug_has_its_line() -> None:
+def test_bugs_match_source_lines() -> None:
     """If a line of the sources was rewritten, the benchmark could not plant its bug."""
     assert [what for what, _, file, old, _ in BUGS if old not in (ROOT / file).read_text()] == []
 
 
 @pytest.mark.parametrize(("bound", "allowed"), [(1.9e-3, 1.9e-3), (2.1e-3, 12.1e-3)])
-def test_a_plain_figure_known_to_two_thousandths_decides_alone(bound: float, allowed: float) -> None:
+def test_a_sharp_plain_figure_decides_alone(bound: float, allowed: float) -> None:
     claims, plain = {"idle_power_w": Claim(1.005, "W", 0.01)}, {"idle_power_w": Plain(1.0, bound, "mean")}
     (found,) = compared("power", claims, plain)
 
@@ -136,13 +136,13 @@ def test_spans_stamped_too_wide_are_known_within_two_percent(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("claimed", "ok"), [(1.0105, True), (0.9895, True), (1.012, False)])
-def test_a_claim_beyond_the_plain_bound_fails_whatever_its_own_interval(claimed: float, ok: bool) -> None:
+def test_a_claim_beyond_the_plain_bound_fails(claimed: float, ok: bool) -> None:
     plain = {"active_power_w": Plain(1.0, 1e-3, "area", "", 0.01)}
     assert [c.ok for c in compared("power", {"active_power_w": Claim(claimed, "W", 10.0)}, plain)] == [ok]
 
 
 @pytest.mark.parametrize("seed", [1, 4])
-def test_spans_that_end_at_idle_level_are_laid_where_the_clocks_have_them(tmp_path: Path, seed: int) -> None:
+def test_spans_that_end_at_idle_level_follow_the_clocks(tmp_path: Path, seed: int) -> None:
     """Any earlier place shows as much power; one beyond the clocks' uncertainty puts a span's end into the next gap."""
     options = ("preprocess_s=0.1", "preprocess_w=3e-3", "inference_w=1e-3", f"device_seed={seed}", f"meter_seed={seed}")
     ((_, run),) = open_subject(session(tmp_path / "run", *options, mode="together")).runs
@@ -169,7 +169,7 @@ def rows(key: str, scale: float) -> Any:
     (FORECAST, "none", 4), (FORECAST, 5 * [None], 4), (FORECAST, [1.0], 0), (REGRESSION, "none", 2),
     (REGRESSION, [], 2), (REGRESSION, None, 2), (REGRESSION, (), 4),
 ])  # fmt: skip
-def test_both_give_the_same_scores(kind: tuple[Any, Any, str], odd: Any, count: int, tmp_path: Path) -> None:
+def test_scores_match_the_audit(kind: tuple[Any, Any, str], odd: Any, count: int, tmp_path: Path) -> None:
     """The odd answer is a second one to a sample with a good answer; () repeats the good answer."""
     kept, details, key = kind
     answers = [(name, rows(key, scale)) for name, scale in zip("abcc", (0.1, 1.0, 1e3, 0.5), strict=True)]
@@ -201,7 +201,7 @@ def run_of(late_ns: Indices) -> Run:
     return Run(Path("run"), start, brackets)
 
 
-def test_slow_readings_do_not_move_the_line() -> None:
+def test_slow_readings_do_not_shift_a_clock() -> None:
     late = np.full(COUNT, 1000)
     late[1::2] = 10_000_000
     found = line(run_of(late), "device")
@@ -210,7 +210,7 @@ def test_slow_readings_do_not_move_the_line() -> None:
     assert found.bound_s == pytest.approx(1e-6, rel=0.01)
 
 
-def test_a_rate_that_the_readings_cannot_tell_is_the_declared_one() -> None:
+def test_an_indistinct_clock_rate_is_the_declared_one() -> None:
     found = line(run_of(np.full(COUNT, 200_000_000)), "device")
     assert (found.s_per_tick, found.rate_bound) == (1.0 / TICK_HZ, 1e-3)
 
@@ -225,6 +225,6 @@ def test_a_clock_that_was_never_read_is_refused() -> None:
     raised(StoreError, line, run, "chip", says=r"not declared\. No recording of the rig is like this")
 
 
-def test_a_run_that_broke_off_before_its_first_sample_refused_none() -> None:
+def test_a_run_without_samples_has_no_refused_answers() -> None:
     nobody: Any = SimpleNamespace(output=[])
     assert refused(nobody).tolist() == []

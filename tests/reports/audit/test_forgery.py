@@ -31,7 +31,7 @@ MODIFIED = 27
 """The check that fails if the sources of this project have uncommitted changes."""
 
 
-def test_power_on_longer_sequences_and_a_compliance_run_keep_every_rule(tmp_path: Path) -> None:
+def test_a_session_with_long_sequences_and_compliance_passes(tmp_path: Path) -> None:
     """Sequences may span two scenes and then have no label, and one sample is repeated on purpose."""
     played = recorded("single-stream", tmp_path, amortise_s=2.0, compliance=True, configuration="efficiency")
     assert {part.run.start.configuration for part in played.parts} == {"efficiency"}
@@ -55,7 +55,7 @@ ALIKE = {
 }
 
 
-def test_a_name_that_reads_alike_is_of_the_known_benchmark_whatever_it_declares(session: Path, tmp_path: Path) -> None:
+def test_a_look_alike_benchmark_name_has_the_known_limits(session: Path, tmp_path: Path) -> None:
     """Each performance run has one of the names in ``ALIKE``. A name in Chinese characters is like no known one."""
     ways = {f"performance-{number}": name for number, name in enumerate(ALIKE.values(), 1)}
     own = {"power-1": "\u58f0\u5b66\u573a\u666f\u5206\u7c7b 1.0"}
@@ -72,19 +72,19 @@ def test_a_meter_may_describe_itself_in_other_words(few: Path, tmp_path: Path) -
     assert "24" not in faults(of(few, tmp_path, reopened))
 
 
-def test_limits_of_an_unknown_benchmark_are_the_submitters(session: Path) -> None:
+def test_an_unknown_benchmark_has_declared_limits(session: Path) -> None:
     found = {c.number: c for c in audit(session, quick=True).checks}[4]
     assert f"twelve scenes, {DECLARED}" in found.found
     assert found.outcome == "warned"
 
 
-def test_a_second_is_an_inference_of_a_known_benchmark(few: Path, tmp_path: Path) -> None:
+def test_each_inference_of_a_known_benchmark_is_1_s(few: Path, tmp_path: Path) -> None:
     named = start(lambda run, line: line["workload"]["benchmark"].update(name=NAME))
     broken = faults(of(few, tmp_path, both(named, column("samples.arrows", "inferences", lambda _: [10] * 12))))
     assert broken["power-1: samples that are not 1 s long for each inference"] == "12 of 12"
 
 
-def test_known_limits_are_those_that_the_workloads_declare() -> None:
+def test_known_limits_equal_those_of_the_workloads() -> None:
     made = benchmark_of({"source": TAU, "split": "test", "slices": 16240, "classes": CLASSES})
     declared = {"scenario of the benchmark": made.scenarios}
     declared |= {f"benchmark: {name}": one for name, one in made.parameters.items()}
@@ -128,7 +128,7 @@ def unlike_each_other(run: str, lines: Lines, tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["power", "accuracy"])
-def test_eight_percent_on_all_samples_is_found_however_they_differ(session: Path, tmp_path: Path, purpose: str) -> None:
+def test_a_speed_change_of_eight_percent_is_found(session: Path, tmp_path: Path, purpose: str) -> None:
     others = [run.name for run in session.iterdir() if run.is_dir() and not run.name.startswith(purpose)]
     rule = SPEED.replace("power", purpose)
     found = of(session, tmp_path, both(unlike_each_other, quicker(0.08, *others)))
@@ -229,7 +229,7 @@ def test_an_honest_submission_passes(handed_in: Path) -> None:
     assert len(found.compared) > 60
 
 
-def test_a_simulator_may_stand_in_a_row_of_its_own(session: Path, tmp_path: Path) -> None:
+def test_a_simulator_may_have_a_separate_row(session: Path, tmp_path: Path) -> None:
     path = submitted(tmp_path / "sub", session, simulated(tmp_path / "mock")).path
     rows = json.loads((path / "submission.json").read_text())["configurations"]
     assert {row["class"] for row in rows} == {"measured", "simulated"}
@@ -326,13 +326,13 @@ def test_a_recording_that_contradicts_itself_fails_its_check(few: Path, tmp_path
     assert words in faults(of(few, tmp_path, edit))[number]
 
 
-def test_a_board_may_loop_in_each_span_as_often_as_its_driver_declares(few: Path, tmp_path: Path) -> None:
+def test_a_board_may_loop_as_often_as_declared(few: Path, tmp_path: Path) -> None:
     doubled, number, _ = CONTRADICTIONS["executions that were doubled"]
     told = start(lambda run, line: line["device"].update(details={"iterations": 2}))
     assert number not in faults(of(few, tmp_path, both(doubled, told)))
 
 
-def test_a_recording_with_two_rates_of_one_clock_is_none(few: Path, tmp_path: Path) -> None:
+def test_two_rates_of_one_clock_are_refused(few: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="the clock device of the device has 1 ticks a second"):
         of(few, tmp_path, start(lambda run, line: line["device"]["clock"].update(tick_hz=1.0)))
 
@@ -348,7 +348,7 @@ def test_several_inferences_need_a_length(few: Path, tmp_path: Path, inferences:
     assert ("nothing shows how many a sample holds" in faults(found).get("8", "")) is (2 in inferences)
 
 
-def test_what_no_audit_sees_is_listed_by_name(session: Path, tmp_path: Path) -> None:
+def test_unseen_faults_are_listed_by_name(session: Path, tmp_path: Path) -> None:
     found = audit(session, quick=True)
     assert {"a moved trace", "imports"} <= json.loads(document([found]))["not_seen"].keys()
     assert "<dt>selection</dt>" in html([found])
@@ -377,7 +377,7 @@ def test_readings_of_a_coarse_meter_may_repeat(session: Path, tmp_path: Path) ->
     assert "2" not in faults(audit(forged(session, tmp_path / "session", coarse), quick=True))
 
 
-def test_a_file_of_a_closed_run_has_an_end(session: Path, tmp_path: Path) -> None:
+def test_a_truncated_file_of_a_run_fails(session: Path, tmp_path: Path) -> None:
     run = tmp_path / "power-1"
     shutil.copytree(session / "power-1", run)
     (run / CORE).write_bytes((run / CORE).read_bytes()[:-100])

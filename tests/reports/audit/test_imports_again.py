@@ -44,12 +44,12 @@ def compared(run: Path, **given: Any) -> Check:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_an_import_of_every_format_equals_its_originals(name: str, tmp_path: Path) -> None:
+def test_an_import_of_each_format_equals_its_originals(name: str, tmp_path: Path) -> None:
     assert compared(imported(name, tmp_path)).outcome == "passed"
 
 
 @pytest.mark.parametrize("identity", [False, True])
-def test_an_import_with_slashes_equals_its_originals_without_its_calibration(identity: bool, tmp_path: Path) -> None:
+def test_an_import_with_odd_names_equals_its_originals(identity: bool, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     told = {"calibration": calibration(tmp_path / "in", unit="W"), "device_description": "of /home/ada, 3 V /1 A"}
     told |= {"time": "t /s:s", "power": "P /W:W"}
@@ -87,7 +87,7 @@ EDITS: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize(("edit", "says"), EDITS.values(), ids=EDITS)
-def test_a_copy_that_was_edited_and_hashed_again_fails(edit: Edit, says: str, tmp_path: Path, capsys: Capture) -> None:
+def test_an_edited_and_rehashed_copy_fails(edit: Edit, says: str, tmp_path: Path, capsys: Capture) -> None:
     edit(run := imported("plain-csv", tmp_path))
     altered(run, lambda told: None)
     assert main(["audit", str(run), "--json"]) == 32
@@ -103,7 +103,7 @@ NOT_COMPARED: dict[str, tuple[Edit, str]] = {
 
 
 @pytest.mark.parametrize(("edit", "says"), NOT_COMPARED.values(), ids=NOT_COMPARED)
-def test_what_cannot_be_imported_is_not_compared(edit: Edit, says: str, tmp_path: Path, monkeypatch: Patch) -> None:
+def test_an_unimportable_original_only_warns(edit: Edit, says: str, tmp_path: Path, monkeypatch: Patch) -> None:
     edit(run := imported("plain-csv", tmp_path))
     altered(run, lambda told: told[-1].update(files={}))
     (tmp_path / "own.py").write_text("raise SystemExit('code that the recording names was run')")

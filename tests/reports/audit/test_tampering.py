@@ -48,7 +48,7 @@ SHORT_IDLE, MODIFIED = 18, 27
 """Checks that the golden session itself fails: its idle windows are 1 s long."""
 
 
-def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path) -> None:
+def test_the_original_fails_only_expected_checks(original: Path) -> None:
     found = audit(original)
     assert failed(found) <= {SHORT_IDLE, MODIFIED, 6}, found.failed
     assert len(found.checks) == 31
@@ -56,7 +56,7 @@ def test_the_original_fails_nothing_but_what_its_recording_fails(original: Path)
     assert found.anchor == "self-consistent, not anchored"
 
 
-def test_the_worst_finding_comes_first_and_says_what_to_do(folder: Path) -> None:
+def test_the_worst_finding_comes_first_with_a_remedy(folder: Path) -> None:
     (folder / "report.md").write_text("told otherwise\n")
     found = audit(folder, quick=True, roots=[audit(folder, quick=True).root or ""])
     word, sentence = worst(found)
@@ -75,7 +75,7 @@ def test_a_file_that_is_no_part_of_the_submission_is_to_be_removed_and_a_missing
     assert f"{gone.relative_to(folder)}: replies.arrows cannot be read" in worst(audit(folder, quick=True))[1]
 
 
-def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_submission_is_unsigned_without_openssh(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is impossible, as the check states; the exit code is that of a failed check."""
     unsigned = audit(folder, quick=True, signers="lab ssh-ed25519 AAAA")
     (folder / "MANIFEST.sha256.sig").write_text("a signature\n")
@@ -86,7 +86,7 @@ def test_without_openssh_a_submission_counts_as_unsigned(folder: Path, monkeypat
     assert audit(folder, quick=True).anchor == "self-consistent, not anchored"
 
 
-def test_rules_that_allow_no_submission_decide_the_outcome(folder: Path) -> None:
+def test_unsubmittable_rules_decide_the_outcome(folder: Path) -> None:
     found = audit(folder / "sessions" / "session-trials" / "accuracy", quick=True)
     simulated, measured = worst(found), worst(replace(found, simulated=False))
     assert simulated[0] == measured[0] == "NEVER SUBMITTABLE"
@@ -94,7 +94,7 @@ def test_rules_that_allow_no_submission_decide_the_outcome(folder: Path) -> None
     assert simulated[1].startswith("simulated, and no rules take a simulation. Measure hardware by neurobench-1.0; ")
 
 
-def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(original: Path) -> None:
+def test_the_final_word_states_how_much_was_derived(original: Path) -> None:
     found = replace(audit(original), checks=(), rules=(), unfit=(), invalid=(), remade="pages not compared")
     word, sentence = worst(found)
     assert word == "no check failed"
@@ -103,13 +103,13 @@ def test_the_last_word_says_how_much_was_derived_and_not_that_all_is_true(origin
     assert found.claimed > len(found.compared) > 20
 
 
-def test_a_recording_that_claims_nothing_is_not_said_to_agree(tmp_path: Path) -> None:
+def test_a_recording_without_claims_is_reported(tmp_path: Path) -> None:
     found = audit(unpacked("by-hand-example", tmp_path), quick=True)
     _, sentence = worst(replace(found, claimed=0, quick=False, checks=(), unfit=(), rules=()))
     assert sentence.startswith("it claims no figure; self-consistent")
 
 
-def test_a_row_that_calls_itself_invalid_is_called_so(original: Path) -> None:
+def test_an_invalid_row_is_called_invalid(original: Path) -> None:
     found = replace(audit(original, quick=True), checks=(), rules=(), unfit=())
     assert worst(found)[0] == "INVALID" and f"by its own verdict: {NAME}" in worst(found)[1]
 
@@ -120,7 +120,7 @@ def test_a_broken_rule_makes_a_claimed_verdict_fail(folder: Path) -> None:
     assert "is called VALID, and power-1: shortest idle window" in told(audit(folder, quick=True), 4).found
 
 
-def test_what_the_submitter_left_empty_has_a_check_of_its_own(folder: Path) -> None:
+def test_empty_submission_fields_fail_their_own_check(folder: Path) -> None:
     edited(folder, lambda document: document["about"].update(contact="", tuning=" ", date="tomorrow"))
     found = {c.number: c for c in audit(folder, quick=True).failed}
     assert 1 not in found
@@ -162,7 +162,7 @@ def test_a_changed_claim_fails_its_check(
     assert found.outcome == "failed" and said in found.found
 
 
-def test_a_name_that_a_spreadsheet_would_run_is_no_fault(folder: Path) -> None:
+def test_a_name_like_a_spreadsheet_formula_is_allowed(folder: Path) -> None:
     """``rig submit`` writes an apostrophe before such a name."""
     row_edited(folder, lambda row: row.update(name="@home", device="=chip"))
     text = (folder / "results.csv").read_text()
@@ -220,7 +220,7 @@ def test_a_run_that_was_changed_fails_its_check(
 
 
 @pytest.mark.parametrize("classes", [5, {"a": 1}, [["a"], {}]])
-def test_classes_of_another_kind_leave_the_rest_to_be_audited(tmp_path: Path, classes: object) -> None:
+def test_classes_of_another_kind_stop_no_audit(tmp_path: Path, classes: object) -> None:
     run = unpacked("by-hand-example", tmp_path)
     altered(run, lambda lines: lines[0]["workload"].update(details={"classes": classes}))
     assert len(audit(run, quick=True).checks) == 31
@@ -238,7 +238,7 @@ def test_idle_that_was_measured_asleep_fails_its_check(tmp_path: Path) -> None:
     assert "dynamic power is 0.0004998 W above the idle windows, 0.002 W above the gaps" in hot.found
 
 
-def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, original: Path) -> None:
+def test_a_rehashed_recording_is_not_anchored(folder: Path, original: Path) -> None:
     altered(folder / RUN, lambda lines: lines[0].update(operator="another"), (folder / RUN).parent)
     listed(folder)
     root = audit(original, quick=True).root
@@ -250,7 +250,7 @@ def test_a_recording_that_is_hashed_again_is_anchored_by_nothing(folder: Path, o
     assert audit(original, quick=True, roots=[root]).anchor == "anchored by the published root hash"
 
 
-def test_a_run_without_a_seal_is_called_so(tmp_path: Path) -> None:
+def test_a_run_without_a_seal_is_reported(tmp_path: Path) -> None:
     """Its root hash is that of the current lines, and confirms none of them."""
     run = unpacked("by-hand-example", tmp_path)
     (run / "events.jsonl.sha256").write_text(f"{audit(run, quick=True).root}  events.jsonl\n")
@@ -275,7 +275,7 @@ def test_every_flipped_bit_is_noticed(folder: Path) -> None:
         place.write_bytes(before)
 
 
-def test_only_the_file_that_was_changed_is_said_to_differ(folder: Path) -> None:
+def test_only_the_changed_file_is_reported(folder: Path) -> None:
     events = next(folder.glob("sessions/*/power*/events.jsonl"))
     events.write_bytes(events.read_bytes() + b" ")
     (folder / "submission.json").write_bytes((folder / "submission.json").read_bytes() + b" ")
@@ -284,7 +284,7 @@ def test_only_the_file_that_was_changed_is_said_to_differ(folder: Path) -> None:
     assert str(events.relative_to(folder)) in found and "session.json differs" not in found
 
 
-def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path: Path) -> None:
+def test_host_work_is_not_taken_for_device_sleep(tmp_path: Path) -> None:
     """In the middle of long gaps, power is that of the idle windows."""
     busy = recording(tmp_path / "busy", idle_w=1e-3, gap_w=2.5e-3, gap_s=0.08, host_s=0.01)
     host = told(audit(busy), 18)
@@ -301,14 +301,14 @@ def test_a_host_that_works_beside_the_spans_is_not_a_device_that_slept(tmp_path:
     ("drops_now_and_then", 18), ("drops_now_and_then", 35), ("every_reading_twice", 14), ("lost_block", 5),
     ("pulses_timed_by_a_smart_plug", 2),
 ])  # fmt: skip
-def test_readings_that_were_lost_twice_or_late_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
+def test_lost_or_late_readings_are_no_moved_trace(tmp_path: Path, kind: str, seed: int) -> None:
     lab = plain_lab(seed, kind)
     (LAB_KINDS | IDLE_LOAD_KINDS | RANGE_KINDS)[kind](lab)
     write(lab, tmp_path / "run")
     assert not [c.found for c in audit(tmp_path / "run").failed if "shows the spans" in c.found]
 
 
-def test_volts_of_the_conversion_are_those_of_the_command_line(tmp_path: Path) -> None:
+def test_changed_conversion_volts_are_found(tmp_path: Path) -> None:
     """Changed volts change the gain of every reading; the start line and the trace state the same volts."""
     run = unpacked("current-burden", tmp_path)
     assert 24 not in failed(audit(run))

@@ -29,12 +29,12 @@ def test_a_path_or_link_that_leads_out_is_refused(tmp_path: Path, name: str) -> 
     raised(StoreError, inside, tmp_path, name, says="link" if name == "a/passwd" else "leads outside")
 
 
-def test_a_folder_that_cannot_be_listed_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_an_unlistable_folder_is_an_error(tmp_path: Path) -> None:
     raised(FileNotFoundError, list, walk(tmp_path / "gone"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
-def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -> None:
+def test_a_system_limit_is_not_blamed_on_a_recording(tmp_path: Path) -> None:
     held = unpacked("single-session", tmp_path)
     few = "import resource, reports.submission.audit_command, reports.audit.audit, rig.commands.shell.main\n"
     few += "resource.setrlimit(resource.RLIMIT_NOFILE, (6, 6)); "
@@ -47,7 +47,7 @@ def test_a_recording_is_not_blamed_for_what_the_system_refused(tmp_path: Path) -
 @pytest.mark.parametrize(
     "text", ["NaN", "[1e999]", '{"a": 1, "a": 2}', "[" * 100_000, "9" * 10_000, "{", "[" * 5_000 + "]" * 5_000]
 )
-def test_json_that_no_recording_holds_is_refused(text: str) -> None:
+def test_json_outside_the_format_is_refused(text: str) -> None:
     raised(StoreError, parse_json, text.encode(), "a file")
 
 
@@ -80,7 +80,7 @@ def linked(name: str) -> tarfile.TarInfo:
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "link.tar.gz", "a.zip", "win.zip"])
-def test_members_of_archives_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
+def test_outside_paths_in_an_archive_are_refused(tmp_path: Path, name: str) -> None:
     outward: dict[str, Member] = {"link.tar.gz": (linked("link"), ""), "win.zip": ("..\\out", "x")}
     packed(tmp_path / name, outward.get(name, ("../out", "x")))
     error = raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says=f"^{name}.* (leads outside|is a link)")
@@ -97,14 +97,14 @@ def test_an_archive_of_another_system_is_read(tmp_path: Path, members: list[Memb
     assert [path.relative_to(held).as_posix() for path in held.rglob("*") if path.is_file()] == [place]
 
 
-def test_an_archive_that_is_a_bomb_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
+def test_an_archive_bomb_is_refused(tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("reports.submission.archive.SMALL", 1 << 20)
     packed(tmp_path / "a.zip", ("zeros", "\0" * (8 << 20)), method=zipfile.ZIP_DEFLATED)
     raised(StoreError, unpack, tmp_path / "a.zip", tmp_path / "into", says="is a bomb")
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
-def test_an_archive_that_is_cut_or_flipped_is_called_damaged(tmp_path: Path, share: float) -> None:
+def test_a_cut_or_flipped_archive_is_called_damaged(tmp_path: Path, share: float) -> None:
     """The archive is not compressed, because a flipped bit of compressed zeros may still give the same zeros."""
     with tarfile.open(tmp_path / "whole.tar.gz", "w:gz", compresslevel=0) as archive:
         archive.add(unpacked("by-hand-example", tmp_path), "sub")
@@ -127,7 +127,7 @@ def test_a_zip_with_a_damaged_head_is_called_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("headers", [{"map": "a,b"}, {"major": "1", "minor": "0"}, {"size": "zz", "numblocks": "1"}])
-def test_a_head_of_a_sparse_file_that_means_nothing_is_called_damaged(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_an_invalid_sparse_file_head_is_called_damaged(tmp_path: Path, headers: dict[str, str]) -> None:
     entry = tarfile.TarInfo("sub/x")
     entry.pax_headers = {f"GNU.sparse.{key}": value for key, value in headers.items()}
     with pytest.raises(StoreError, match=r"^a.tar.gz:? .*(damaged|no regular file)"):
@@ -135,20 +135,20 @@ def test_a_head_of_a_sparse_file_that_means_nothing_is_called_damaged(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["a.tar.gz", "a.zip"])
-def test_an_archive_of_too_many_files_is_not_unpacked(tmp_path: Path, monkeypatch: Patch, name: str) -> None:
+def test_too_many_archive_files_are_refused(tmp_path: Path, monkeypatch: Patch, name: str) -> None:
     monkeypatch.setattr("reports.submission.archive.FILES_MOST", 3)
     packed(tmp_path / name, *((f"sub/{number}", "") for number in range(4)))
     raised(StoreError, unpack, tmp_path / name, tmp_path / "into", says="holds more than 3 files")
     assert not list((tmp_path / "into").iterdir())
 
 
-def test_a_file_that_is_a_hole_is_not_read(tmp_path: Path) -> None:
+def test_a_sparse_file_is_not_read(tmp_path: Path) -> None:
     with (tmp_path / "hole").open("wb") as file:
         file.truncate(1 << 40)
     raised(StoreError, sha256_of, tmp_path / "hole", says="of which 0 are on the disk")
 
 
-def test_the_name_of_a_path_cannot_write_over_the_terminal(tmp_path: Path, capsys: Capture) -> None:
+def test_path_names_send_no_terminal_codes(tmp_path: Path, capsys: Capture) -> None:
     folder = tmp_path / "ev\x1b[2K\rno check failed"
     folder.mkdir()
     assert main(["audit", str(folder), str(tmp_path / "gone")]) == StoreError.exit_code
@@ -168,7 +168,7 @@ def test_a_link_in_a_zip_becomes_no_link(tmp_path: Path) -> None:
     assert (into / "link").read_text() == "/etc/passwd"
 
 
-def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
+def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     raised(StoreError, audit, tmp_path, says=r"has no events\.jsonl")
     (tmp_path / "events.jsonl").write_text(json.dumps({"seq": 0}) + "\n")
     found = audit(tmp_path)
@@ -188,7 +188,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: Capture) ->
     assert json.loads(capsys.readouterr().out)["audits"][0]["quick"]
 
 
-def test_what_no_hash_covers_is_reported(tmp_path: Path, capsys: Capture) -> None:
+def test_unhashed_files_are_reported(tmp_path: Path, capsys: Capture) -> None:
     """A submitter can put an own audit beside the folder."""
     folder = submitted(tmp_path / "made", unpacked("single-session", tmp_path / "lab")).path
     (folder / "derived").mkdir()
@@ -200,7 +200,7 @@ def test_what_no_hash_covers_is_reported(tmp_path: Path, capsys: Capture) -> Non
 
 
 @pytest.mark.parametrize("name", sorted(SETS))
-def test_the_auditor_holds_the_sets_of_today(name: str) -> None:
+def test_the_auditor_has_the_current_sets(name: str) -> None:
     for scenario in SETS[name][2]:
         values = known_values(name, scenario)[-1]
         today = rules(name, scenario)

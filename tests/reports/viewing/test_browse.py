@@ -107,7 +107,7 @@ def test_few_readings_are_drawn_one_by_one(traces: dict[str, LongTrace], kind: s
     np.testing.assert_allclose(look.mean, watts(kind)[first : first + len(look.mean)], rtol=1e-12)
 
 
-def test_the_index_is_stored_with_the_digest_of_its_trace_and_used_again(tmp_path: Path) -> None:
+def test_the_stored_index_is_used_again(tmp_path: Path) -> None:
     path = recording(tmp_path / "run", "grid")
     first = opened(path)
     (stored,) = (path / "derived" / "pyramid").iterdir()
@@ -120,7 +120,7 @@ def test_the_index_is_stored_with_the_digest_of_its_trace_and_used_again(tmp_pat
 
 
 @pytest.mark.parametrize("damage", ["other trace", "torn", "shorter", "not arrow"])
-def test_an_index_that_does_not_fit_is_built_again(tmp_path: Path, damage: str) -> None:
+def test_a_mismatched_index_is_rebuilt(tmp_path: Path, damage: str) -> None:
     path, other = recording(tmp_path / "run", "stamped"), recording(tmp_path / "other", "grid", 70)
     true = opened(path).look(0.0, 80.0, 10).mean
     stored = path / "derived" / "pyramid" / "core.arrow"
@@ -140,14 +140,14 @@ def test_an_index_that_does_not_fit_is_built_again(tmp_path: Path, damage: str) 
     assert stored.read_bytes() == content
 
 
-def test_a_recording_that_cannot_be_written_is_looked_into_all_the_same(tmp_path: Path) -> None:
+def test_a_read_only_recording_can_be_viewed(tmp_path: Path) -> None:
     path = recording(tmp_path / "run", "grid")
     (path / "derived").write_text("a file in the place of the folder")
 
     assert opened(path).look(0.0, 1.0, 2000).readings == 1000
 
 
-def test_a_file_that_is_still_written_gives_its_whole_batches(tmp_path: Path) -> None:
+def test_a_growing_file_gives_its_whole_batches(tmp_path: Path) -> None:
     path = recording(tmp_path / "run", "grid") / "traces" / "core.arrows"
     whole = list(batches_at(path))
     path.write_bytes(path.read_bytes()[: whole[5][0] + 100])
@@ -168,7 +168,7 @@ def test_clipped_readings_are_counted_by_span(tmp_path: Path, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_window_counts_its_ends_in_part(traces: dict[str, LongTrace], kind: str, monkeypatch: Patch) -> None:
+def test_a_window_counts_partial_blocks(traces: dict[str, LongTrace], kind: str, monkeypatch: Patch) -> None:
     """Blocks may have any length; a missing reading or a window beyond the trace gives NaN."""
     monkeypatch.setattr(browse, "BLOCK", 1000)
     p = watts(kind)
@@ -180,7 +180,7 @@ def test_a_window_counts_its_ends_in_part(traces: dict[str, LongTrace], kind: st
 
 
 @pytest.mark.parametrize("columns", [40, 400])
-def test_a_pause_of_irregular_readings_is_a_column_without_a_number(tmp_path: Path, columns: int) -> None:
+def test_a_pause_is_a_column_without_a_number(tmp_path: Path, columns: int) -> None:
     ticks = 1_000_000 * np.arange(8000) + ORIGIN_NS
     ticks[3200:] += 2_000_000_000
     columns_of = {"value": np.full(8000, 2e-3, np.float32), "start_tick": ticks, "end_tick": ticks + 1_000_000}
@@ -230,14 +230,14 @@ def bits(levels: tuple[Level, ...]) -> list[tuple[Any, ...]]:
     st.lists(st.sampled_from([1, 100, FINEST - 1, FINEST, FINEST + 1, 5 * FINEST]), max_size=3),
     st.sampled_from(["f4", "f8", "i2"]),
 )
-def test_any_blocks_give_the_same_bits(length: int, sizes: list[int], kind: str) -> None:
+def test_block_sizes_change_no_bits(length: int, sizes: list[int], kind: str) -> None:
     values = drawn(length, length, 1e-3, kind)
     sizes = [s if s > 1 or length < 2 * FINEST else 100 for s in sizes]
 
     assert bits(pyramid_of(cut(values, sizes))) == bits(pyramid_of([values]))
 
 
-def test_what_is_no_number_counts_for_nothing() -> None:
+def test_nan_readings_are_ignored() -> None:
     values = drawn(3 * FINEST, 2, kind="f8")
     values[:FINEST] = np.nan
     values[FINEST], values[FINEST + 1] = np.inf, -np.inf

@@ -70,7 +70,7 @@ def page() -> bytes:
 # ---- what is in the page ------------------------------------------------------------------
 
 
-def test_every_reading_of_a_short_trace_is_in_the_page(page: bytes) -> None:
+def test_a_short_trace_is_stored_by_readings(page: bytes) -> None:
     result = made_up()
     model = model_of(page)
     total, core, io = model["rails"]
@@ -83,7 +83,7 @@ def test_every_reading_of_a_short_trace_is_in_the_page(page: bytes) -> None:
     assert model["extent"] == [0.0, 40.0]
 
 
-def test_the_columns_of_a_long_trace_have_its_least_and_greatest() -> None:
+def test_columns_of_a_long_trace_keep_the_extremes() -> None:
     watts = np.full(1_000_000, 1e-3)
     watts[[123_456, 654_321]] = 5e-3, 1e-5
     whole = model_in(one_rail(watts, 1e4))["rails"][0]["layers"][-1]
@@ -92,7 +92,7 @@ def test_the_columns_of_a_long_trace_have_its_least_and_greatest() -> None:
     assert edges(whole)[int(np.argmax(column(whole, "most")))] == pytest.approx(12.3456, abs=0.01)
 
 
-def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
+def test_single_readings_surround_chosen_spans() -> None:
     """The slowest of many spans; if it is long, also at its begin and its end."""
     rate_hz, watts = 1e4, np.random.default_rng(2).normal(1e-3, 1e-4, 1_000_000)
     begin = np.arange(1.0, 90.0, 0.5)
@@ -109,7 +109,7 @@ def test_around_chosen_spans_single_readings_are_in_the_page() -> None:
         np.testing.assert_array_equal(values, watts[first : first + len(values)].astype(np.float32))
 
 
-def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_path: Path) -> None:
+def test_a_long_trace_is_read_from_its_file(tmp_path: Path) -> None:
     """A single reading that no mean shows is in the columns, and single readings are around the spans."""
     count, rate_hz = 200_000, 1e4
     watts = np.random.default_rng(3).normal(1e-3, 1e-5, count).astype(np.float32)
@@ -129,7 +129,7 @@ def test_a_long_trace_is_read_from_its_file_where_the_series_holds_means(tmp_pat
     np.testing.assert_array_equal(column(short, "mean"), watts[first : first + len(column(short, "mean"))])
 
 
-def test_the_page_stays_small_whatever_the_trace_and_its_spans_are() -> None:
+def test_the_page_stays_small_for_any_trace() -> None:
     """The trace has four rails with separate stamps, and eight phases."""
     series = made_up_series("core", 300_000, 40_000)
     jitter = np.random.default_rng(1).uniform(0.0, 5e-5, 300_000)
@@ -157,7 +157,7 @@ def test_missing_readings_are_columns_without_a_number() -> None:
     assert [j["text"] for j in jumps if j["title"] == "most energetic"] == ["inference 2: 1 mJ"]
 
 
-def test_where_readings_are_missing_none_is_drawn_and_no_energy_is_reported() -> None:
+def test_missing_readings_are_not_drawn() -> None:
     whole = one_rail(np.full(1000, 1e-3), 100.0, np.array([[1.0, 2.0], [4.5, 5.5]]))
     (rail,) = whole.rails
     there = (rail.start_s < 4.0) | (rail.start_s >= 6.0)
@@ -175,7 +175,7 @@ def test_where_readings_are_missing_none_is_drawn_and_no_energy_is_reported() ->
 # ---- spans worth a look -------------------------------------------------------------------
 
 
-def test_spans_are_listed_from_both_ends_of_each_order() -> None:
+def test_spans_are_listed_by_each_order() -> None:
     length, watts = np.array([3.0, 1.0, 2.0, 5.0, 4.0]), np.array([1.0, 1.0, 9.0, 1.0, 1.0])
     windows = np.column_stack([10.0 * np.arange(5), 10.0 * np.arange(5) + length])
     energy = length * watts
@@ -211,14 +211,14 @@ def test_no_name_becomes_script(name: str) -> None:
     assert "<" not in bodies[0][1]
 
 
-def test_without_a_trace_there_is_no_script() -> None:
+def test_a_traceless_page_has_no_script() -> None:
     page = render(None, without_pictures(made_up()))["report.html"].decode()
 
     assert "<script" not in page
     assert "script-src" not in page
 
 
-def test_the_script_reaches_for_nothing() -> None:
+def test_the_script_has_no_unsafe_calls() -> None:
     text = SCRIPT.read_text(encoding="utf-8")
 
     assert not re.search(r"innerHTML|outerHTML|insertAdjacent|document\.write|eval|Function\(|import|https?:", text)
@@ -235,7 +235,7 @@ def in_node(program: str) -> Any:
 
 
 @needs_node
-def test_numbers_are_round_and_have_their_unit() -> None:
+def test_numbers_are_rounded_with_a_unit() -> None:
     said = in_node(
         "[v.si(0.00123456, 'W'), v.si(0, 'W'), v.si(-2e-7, 'J'), v.si(999.9999999, 'W'), v.si(NaN, 'W'),"
         " v.ticks(0.9, 3.1, 6), v.ticks(414.01234, 414.01235, 5)]"
@@ -248,7 +248,7 @@ def test_numbers_are_round_and_have_their_unit() -> None:
 
 
 @needs_node
-def test_the_statistics_of_a_view_cut_the_columns_at_its_ends() -> None:
+def test_view_statistics_cut_columns_at_the_ends() -> None:
     view = "{edges: [0, 1, 2, 3], mean: [1, null, 3], least: [0, null, 2], most: [2, null, 4]}"
 
     assert in_node(f"v.statistics({view}, 0.5, 2.25)") == {
@@ -257,7 +257,7 @@ def test_the_statistics_of_a_view_cut_the_columns_at_its_ends() -> None:
 
 
 @needs_node
-def test_the_finest_layer_that_holds_the_view_is_drawn() -> None:
+def test_the_finest_layer_of_a_view_is_drawn() -> None:
     watts = np.random.default_rng(2).normal(1e-3, 1e-4, 400_000)
     model = model_in(one_rail(watts, 1e4, np.array([[10.0, 10.01], [20.0, 20.02]])))
     layers = json.dumps(model["rails"][0]["layers"])
@@ -274,7 +274,7 @@ def test_the_finest_layer_that_holds_the_view_is_drawn() -> None:
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="a browser obeys the policy and runs the script")
-def test_a_browser_draws_the_trace_under_the_policy_of_the_page(tmp_path: Path) -> None:
+def test_a_browser_runs_the_trace_script(tmp_path: Path) -> None:
     """Only a browser compares the script's hash; it takes two seconds to start."""
     (tmp_path / "report.html").write_bytes(render(None, made_up(name=HOSTILE))["report.html"])
     quiet = ["--headless=new", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]

@@ -64,7 +64,7 @@ def test_an_impossible_address_is_a_bad_request(url: str) -> None:
     assert asked(url, "http://[x/", Host=urlsplit(url).netloc)[0] == 400
 
 
-def test_a_browser_that_leaves_is_not_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_client_that_leaves_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     server, found = server_of(PAGE, "", columns)
     server.daemon_threads = False  # so that closing waits for the answer
     client = socket.create_connection(("127.0.0.1", urlsplit(found).port or 0))
@@ -76,7 +76,7 @@ def test_a_browser_that_leaves_is_not_reported(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr() == ("", "")
 
 
-def test_who_knows_the_token_gets_the_page_and_its_columns(url: str) -> None:
+def test_the_token_gives_the_page_and_its_data(url: str) -> None:
     status, page, headers = asked(url)
     _, data, _ = asked(url, f"{urlsplit(url).path}data?rail=0&low=1.5&high=2e0&columns=100")
 
@@ -86,7 +86,7 @@ def test_who_knows_the_token_gets_the_page_and_its_columns(url: str) -> None:
     assert (headers["Cache-Control"], headers["Referrer-Policy"]) == ("no-store", "no-referrer")
 
 
-def test_the_address_is_the_loopback_and_the_token_is_long(url: str) -> None:
+def test_the_address_is_local_with_a_long_token(url: str) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{32}/", url)
 
 
@@ -94,7 +94,7 @@ ELSEWHERE = ("evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", 
 
 
 @pytest.mark.parametrize("host", [*ELSEWHERE, "localhost:{port}"])
-def test_another_host_than_the_loopback_is_refused(url: str, host: str) -> None:
+def test_a_foreign_host_header_is_refused(url: str, host: str) -> None:
     """A refused host is absent, has another port, or is another site's name for this address (DNS rebinding)."""
     status, content, _ = asked(url, Host=host.format(port=urlsplit(url).port))
     assert (status, PAGE in content) == ((403, False) if host in ELSEWHERE else (200, True))
@@ -116,16 +116,16 @@ def test_no_other_path_is_served(url: str, path: str) -> None:
     "", "rail=0", "rail=0&low=a&high=1&columns=9", "rail=0&low=0&high=1&columns=1e9", "rail=1&low=0&high=1&columns=9",
     "&".join(f"x{k}=1" for k in range(50)),
 ])  # fmt: skip
-def test_a_bad_request_is_answered_as_one(url: str, query: str) -> None:
+def test_a_malformed_query_is_refused(url: str, query: str) -> None:
     assert asked(url, f"{urlsplit(url).path}data?{query}")[0] == 400
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
-def test_nothing_can_be_written(url: str, method: str) -> None:
+def test_writing_is_refused(url: str, method: str) -> None:
     assert asked(url, method=method)[0] == 501
 
 
-def test_a_port_that_is_not_available_is_a_typed_error() -> None:
+def test_an_unavailable_port_is_a_typed_error() -> None:
     server, url = server_of(PAGE, "", columns)
     with server:
         for port in (urlsplit(url).port or 0, 70_000, -1):
@@ -147,7 +147,7 @@ def whole(recording: Path) -> Whole:
     return whole_trace(recording)
 
 
-def test_the_model_names_rails_spans_and_how_well_they_are_placed(whole: Whole) -> None:
+def test_the_model_names_rails_and_spans(whole: Whole) -> None:
     model = whole.model()
 
     assert model["rails"] == [{"name": "core", "unit": "W"}]
@@ -159,7 +159,7 @@ def test_the_model_names_rails_spans_and_how_well_they_are_placed(whole: Whole) 
     assert any("placed by clock readings alone" in note for note in model["notes"])
 
 
-def test_the_energy_of_a_span_is_that_of_its_readings(whole: Whole) -> None:
+def test_the_energy_of_a_span_sums_its_readings(whole: Whole) -> None:
     model = whole.model()
     jump = next(j for j in model["jumps"] if j["title"] == "most energetic")
 
@@ -171,7 +171,7 @@ def test_the_energy_of_a_span_is_that_of_its_readings(whole: Whole) -> None:
     assert float(said[0]) * {"m": 1e-3, "µ": 1e-6, "n": 1e-9}[said[1]] == pytest.approx(energy_j, rel=5e-3)
 
 
-def test_a_stretch_comes_with_its_spans(whole: Whole) -> None:
+def test_a_stretch_includes_its_spans(whole: Whole) -> None:
     windows = whole.windows["inference"]
     low, high = windows[3, 0], windows[5, 1]
 
@@ -184,7 +184,7 @@ def test_a_stretch_comes_with_its_spans(whole: Whole) -> None:
 @pytest.mark.parametrize(
     "stretch", [(1, 0.0, 1.0), (-1, 0.0, 1.0), (0, 1.0, 1.0), (0, float("nan"), 1.0), (0, 0.0, float("inf"))]
 )
-def test_a_stretch_that_cannot_be_is_refused(whole: Whole, stretch: tuple[int, float, float]) -> None:
+def test_an_invalid_stretch_is_refused(whole: Whole, stretch: tuple[int, float, float]) -> None:
     raised(ValueError, whole.columns, *stretch, 100, says="no such stretch")
 
 
@@ -213,7 +213,7 @@ def test_a_recording_without_a_trace_of_power_is_refused(recording: Path, tmp_pa
     assert main(["view", str(bare)]) == StoreError.exit_code
 
 
-def test_the_command_prints_the_address_and_ends_with_ctrl_c(recording: Path) -> None:
+def test_ctrl_c_ends_the_viewer(recording: Path) -> None:
     """The command runs in its own process, so that the signal is real."""
     with begun(MAIN, "view", recording, "--json", cwd=ROOT) as process:
         try:

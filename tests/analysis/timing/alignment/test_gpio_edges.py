@@ -1,4 +1,4 @@
-"""Edges of a pin are matched with the spans that a device stamped: as exactly as stated, or not at all."""
+"""Edges of a pin are matched with the stamped spans of a device within the stated sigma, or are not matched."""
 
 from dataclasses import dataclass, replace
 
@@ -108,7 +108,7 @@ def matched(scene: Scene) -> tuple[Line, float]:
 
 
 @given(SCENES)
-def test_no_match_is_off_by_more_than_it_states_with_missing_extra_or_bouncing_edges(scene: Scene) -> None:
+def test_matches_of_faulty_edges_stay_within_their_sigma(scene: Scene) -> None:
     """A shift by a period or by one edge would be thousands of sigmas off."""
     found = scene.found()
     if isinstance(found, Line):
@@ -116,24 +116,24 @@ def test_no_match_is_off_by_more_than_it_states_with_missing_extra_or_bouncing_e
 
 
 @PINS
-def test_a_periodic_train_is_not_decided_when_the_brackets_allow_another_period(pin: Pin) -> None:
+def test_a_periodic_train_with_wide_brackets_is_undecided(pin: Pin) -> None:
     periodic = Scene(pin, wobble=0.0, reach_s=0.05)
     assert isinstance(periodic.found(), str)
     assert isinstance(replace(periodic, reach_s=4e-3).found(), Line)
 
 
 @pytest.mark.parametrize(("pin", "shift_s"), [("level", -0.045), ("stamp", 0.003), ("toggle", 0.06)])
-def test_marks_decide_for_a_periodic_train(pin: Pin, shift_s: float) -> None:
+def test_marks_place_a_periodic_train(pin: Pin, shift_s: float) -> None:
     _, z = matched(Scene(pin, wobble=0.0, marks=True, shift_s=shift_s, reach_s=0.08))
     assert z <= 4.0
 
 
-def test_a_periodic_train_whose_ends_were_not_seen_is_not_shifted_to_where_more_would_fit() -> None:
+def test_a_periodic_train_with_missing_ends_is_undecided() -> None:
     for first, last in ((5, 0), (0, 5), (5, 5)):
         assert isinstance(Scene(wobble=0.0, first=first, last=last, reach_s=0.1).found(), str)
 
 
-def test_sampling_in_step_with_the_spans_leaves_half_an_interval_in_doubt() -> None:
+def test_synchronous_sampling_leaves_half_an_interval_in_doubt() -> None:
     """Every edge is at the same place between two samples: repetition does not reveal it."""
     still = Scene(wobble=0.0, jitter_s=0.0, rate=0.0, step_s=1e-5, reach_s=4e-3)
     for shift_s in np.linspace(1e-6, 9e-6, 5):
@@ -143,7 +143,7 @@ def test_sampling_in_step_with_the_spans_leaves_half_an_interval_in_doubt() -> N
     assert matched(replace(still, wobble=0.3, seed=3))[0].sigma_s < 1.2e-6
 
 
-def test_a_declared_lag_of_the_pin_is_in_the_sigma() -> None:
+def test_the_declared_pin_lag_enters_the_sigma() -> None:
     for k in range(20):
         delay_s = float(np.random.default_rng(k).uniform(-5e-6, 5e-6))
         found, z = matched(Scene(delay_s=delay_s, lag_s=5e-6, seed=k))
@@ -152,7 +152,7 @@ def test_a_declared_lag_of_the_pin_is_in_the_sigma() -> None:
 
 
 @PINS
-def test_brackets_that_are_wrong_by_two_periods_are_contradicted_not_followed(pin: Pin) -> None:
+def test_brackets_wrong_by_two_periods_are_rejected(pin: Pin) -> None:
     assert isinstance(Scene(pin, n=12, wobble=0.0, shift_s=0.03, reach_s=8e-3).found(), str)
 
 
@@ -161,13 +161,13 @@ def test_too_few_edges_are_reported() -> None:
     assert "too few" in str(match(wanted, wanted, 0.01, 1e-5, 1e-6))
 
 
-def test_spans_without_a_gap_are_one_span_for_a_level_pin() -> None:
+def test_adjacent_spans_are_one_span_for_a_level_pin() -> None:
     spans = np.array([[1.0, 2.0], [2.0, 3.0], [4.0, 5.0]])
     assert expected(spans, "level").at_s.tolist() == [1.0, 3.0, 4.0, 5.0]
     assert len(expected(spans, "stamp")) == 6
 
 
-def test_a_glitch_is_no_edge_and_only_the_first_edge_of_a_bounce_counts() -> None:
+def test_a_bounce_is_one_edge_and_a_glitch_is_none() -> None:
     at = np.array([1.0, 1.0001, 1.0002, 2.0, 3.0, 3.0001])
     seen = observed(at, np.array([1, 0, 1, 0, 1, 0]), "level", 0.0, 0.01)
     assert (seen.at_s.tolist(), seen.level.tolist()) == ([1.0, 2.0], [1, 0])

@@ -1,5 +1,5 @@
-"""A meter's clock is shifted until the activity that the device stamped fits the meter's readings; the share of each
-reading that an activity fills equals the result of slow and simple computations."""
+"""A meter's clock is shifted until the activity that the device stamped fits the meter's readings; a slow and simple
+computation gives the same share of activity in each reading."""
 
 import math
 import tracemalloc
@@ -94,14 +94,14 @@ def aligned(scene: Scene, reach: float = 10.0, rate_reach: float = 0.0) -> Line:
     shift=st.floats(-9.0, 9.0), aperture=st.floats(0.3, 1.0), tau=st.sampled_from([0.0, 0.3, 1.0]),
     noise_w=st.floats(1e-3, 0.1), width=st.floats(6.0, 60.0), seed=st.integers(0, 999),
 )  # fmt: skip
-def test_a_shift_is_found_to_a_small_part_of_a_reading(shift: float, width: float, seed: int, **more: float) -> None:
+def test_a_shift_is_found_within_a_fifth_of_a_reading(shift: float, width: float, seed: int, **more: float) -> None:
     scene = Scene(spans_of(seed, width=width), shift * PERIOD_S, seed=seed, **more)
     found = aligned(scene)
     assert scene.wrong_by(found) < 0.2
     assert found.sigma_s < 0.25 * PERIOD_S
 
 
-def test_a_reading_that_is_stamped_far_away_takes_no_memory() -> None:
+def test_a_far_stamped_reading_takes_little_memory() -> None:
     r, far_s = Scene(spans_of(1)).readings(), 1e7
     far = replace(
         r, start_s=np.append(r.start_s, far_s), end_s=np.append(r.end_s, far_s + PERIOD_S),
@@ -147,7 +147,7 @@ def test_a_periodic_train_is_not_placed_one_period_off(seed: int, shift: float) 
 
 
 @pytest.mark.parametrize("seed", [2, 6, 25, 32])
-def test_a_train_in_step_with_the_readings_is_not_placed_one_period_off(seed: int) -> None:
+def test_a_train_in_step_with_readings_is_placed_correctly(seed: int) -> None:
     """All spans lie alike among the readings, so a small step of the place changes the misfit of all of them."""
     on = (400.0 + 50.0 * np.arange(101) + np.random.default_rng(seed).uniform(0.0, 10.0)) * PERIOD_S
     scene = Scene(np.column_stack([on, on + 30.0 * PERIOD_S]), noise_w=0.0125, seed=seed)
@@ -155,7 +155,7 @@ def test_a_train_in_step_with_the_readings_is_not_placed_one_period_off(seed: in
     assert at is not None and scene.wrong_by(at) < 1.0
 
 
-def test_work_before_and_after_a_periodic_train_leaves_its_place_open() -> None:
+def test_work_around_a_periodic_train_does_not_misplace_spans() -> None:
     """No span covers a warm-up and a last flush: moved by one period, all spans still lie on work."""
     on = (400.0 + 49.3 * np.arange(103)) * PERIOD_S
     work = np.column_stack([on, on + 30.0 * PERIOD_S])
@@ -186,13 +186,13 @@ def test_far_readings_move_no_edge(width: float, late: float, longer: float, see
     assert near.blur_s == pytest.approx(every.blur_s, abs=1e-6 * PERIOD_S)
 
 
-def test_a_periodic_train_whose_ends_are_hidden_is_left_undecided() -> None:
+def test_a_periodic_train_with_hidden_ends_is_undecided() -> None:
     scene = replace(periodic(100, 0, 8.0), noise_w=3.0)
     found = place(scene.readings(), scene.spans, 26.0 * PERIOD_S)
     assert found is None or scene.wrong_by(found) * PERIOD_S < 2.0 * max(found.sigma_s, PERIOD_S)
 
 
-def test_without_contrast_spans_or_readings_nothing_is_placed() -> None:
+def test_a_trace_without_contrast_or_spans_is_not_placed() -> None:
     spans, r = spans_of(0), Scene(spans_of(0)).readings()
     blank = replace(r, watts=np.random.default_rng(0).normal(0.0, 0.01, len(r.watts)))
     elsewhere = replace(r, start_s=r.start_s + 100.0, end_s=r.end_s + 100.0)
@@ -217,7 +217,7 @@ def test_the_stated_sigma_covers_the_error() -> None:
 
 
 @pytest.mark.parametrize("busy_w", [0.0, 2.0])
-def test_levels_that_have_nothing_to_do_with_the_spans_place_nothing(busy_w: float) -> None:
+def test_levels_unrelated_to_the_spans_place_nothing(busy_w: float) -> None:
     """``busy_w`` is used from the first span to the last, including the gaps."""
     placed = 0
     for seed in range(20):
@@ -262,7 +262,7 @@ def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
 @pytest.mark.parametrize(("aperture", "tau_s"), [
     (1.0, 0.015), (1.0, 0.03), *((aperture, tau_s) for aperture in (0.1, 0.23, 0.6) for tau_s in (0.0, 0.02)),
 ])  # fmt: skip
-def test_only_a_filter_that_begins_and_ends_show_alike_is_found(aperture: float, tau_s: float) -> None:
+def test_a_filter_is_found_only_if_begins_and_ends_agree(aperture: float, tau_s: float) -> None:
     found = filtered(drawn(SPANS_S, np.full(4300, 0.0193), aperture=aperture), SPANS_S, tau_s)
     assert found == (pytest.approx(tau_s, rel=0.2) if tau_s else None)
 
@@ -286,7 +286,7 @@ def lab_with_long_spans(seed: int) -> Lab:
 
 @pytest.mark.parametrize("part", [1, 8])
 @pytest.mark.parametrize("seed", [4, 6])
-def test_long_spans_among_noise_are_placed_to_a_part_of_a_reading(seed: int, part: int, tmp_path: Path) -> None:
+def test_long_noisy_spans_are_placed_within_a_reading(seed: int, part: int, tmp_path: Path) -> None:
     """All readings of a long span show its edge only roughly.
 
     A few readings near the edge show it well, once its rough place is known.
@@ -321,14 +321,14 @@ def plain_union(windows: Floats) -> list[tuple[float, float]]:
 
 
 @given(ANY_WINDOWS)
-def test_merged_windows_cover_the_same_and_are_apart(windows: Floats) -> None:
+def test_merged_windows_equal_the_plain_union(windows: Floats) -> None:
     found = signals.merged(windows)
     assert [tuple(row) for row in found] == plain_union(windows)
     assert signals.merged(found).tolist() == found.tolist()
 
 
 @given(ANY_WINDOWS, READINGS)
-def test_a_reading_touches_each_window_with_time_in_common_and_is_inside_one(windows: Floats, readings: Floats) -> None:
+def test_readings_touch_and_lie_inside_the_expected_windows(windows: Floats, readings: Floats) -> None:
     apart = signals.merged(windows)
     start, end = readings.T
     assert signals.touches(apart, start, end).tolist() == [any(a < e and b > s for a, b in apart) for s, e in readings]
@@ -337,7 +337,7 @@ def test_a_reading_touches_each_window_with_time_in_common_and_is_inside_one(win
 
 
 @given(ANY_WINDOWS, READINGS)
-def test_readings_in_order_of_time_are_found_as_those_in_any_order(windows: Floats, readings: Floats) -> None:
+def test_sorted_and_shuffled_readings_give_the_same_result(windows: Floats, readings: Floats) -> None:
     apart, order = signals.merged(windows), np.lexsort(readings.T[::-1])
     start, end = readings[order, 0], np.maximum.accumulate(readings[order, 1])
     shuffled = np.random.default_rng(0).permutation(len(start))
@@ -355,7 +355,7 @@ def ramp(since_s: float, tau_s: float) -> float:
 
 
 @given(ANY_WINDOWS, READINGS, st.just(0.0) | st.floats(0.05, 20.0))
-def test_a_reading_sees_the_mean_of_what_a_filter_lets_through(windows: Floats, readings: Floats, tau_s: float) -> None:
+def test_a_reading_is_the_mean_of_the_filtered_signal(windows: Floats, readings: Floats, tau_s: float) -> None:
     """Readings may come in any order, and are not changed."""
     start, end = np.random.default_rng(0).permutation(readings).T + np.array([[0.25], [0.5]])
     start.setflags(write=False)
@@ -375,7 +375,7 @@ def at_instant(windows: Floats, tau_s: float, t: float) -> float:
 
 
 @given(ANY_WINDOWS, st.lists(st.floats(0.0, 80.0), min_size=1, max_size=10), st.floats(0.05, 20.0))
-def test_a_point_reading_sees_the_filter_at_that_instant(windows: Floats, at: list[float], tau_s: float) -> None:
+def test_a_point_reading_is_the_instant_filter_output(windows: Floats, at: list[float], tau_s: float) -> None:
     t = np.array(at)
     plain = [at_instant(windows, tau_s, x) for x in at]
     assert signals.mean_signal(signals.edges_of(windows), t, t, tau_s) == pytest.approx(np.array(plain), abs=1e-9)
