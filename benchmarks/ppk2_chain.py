@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.command_line import parser_of
-from drivers.meters.ppk2.loss_detection import UNSEEN
+from drivers.meters.ppk2.losses_by_arrival_time import UNSEEN
 from drivers.meters.ppk2.meter import open_meter
 from drivers.meters.ppk2.words import RATE_HZ
 from fixtures.bench.live_plant import LivePlant

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.command_line import parser_of
-from drivers.meters.ppk2.loss_detection import UNSEEN, Proof
+from drivers.meters.ppk2.losses_by_arrival_time import UNSEEN, Proof
 from drivers.meters.ppk2.words import RATE_HZ
 from rig.errors import MeterError
 from rig.types import Floats, Indices

@@ -85,7 +85,7 @@ CASES: Mapping[str, Case] = {
     "ends of spans": Case(POWER + "figures.ends", always(Margin())),
     "parts that no reading saw": Case(POWER + "figures.unseen", always(Margin())),
     "readings lost at work": Case(POWER + "figures.missing_while_busy", always(0.0)),
-    "end of the range": Case(POWER + "notes_and_refusals.beyond_range", always(None)),
+    "end of the range": Case(POWER + "figures.beyond_range", always(None)),
     "clipped readings": Case(POWER + "uncertainty_budget.hidden_of", unclipped),
     "apparent step": Case(POWER + "uncertainty_budget.step_of", always(0.0)),
     "step in spans": Case(POWER + "uncertainty_budget.step_in", lambda value, _: (0.0, value[:0])),

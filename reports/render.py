@@ -9,11 +9,11 @@ from typing import Any
 from markupsafe import Markup
 
 from reports import headlines_and_tables as results, system_timing_instruments as sections
-from reports.figures.captions import CAPTIONS, MAIN
-from reports.figures.colour_sheet import THEME
-from reports.figures.stream import stream_csv
 from reports.format import say
 from reports.page_templates import as_json, policy, script, templates
+from reports.pictures.captions import CAPTIONS, MAIN
+from reports.pictures.colour_sheet import THEME
+from reports.pictures.stream import stream_csv
 from reports.session import members, session_of
 from reports.verdict_by_rule import verdict_of
 from reports.viewing.trace_in_report import embedded
@@ -43,7 +43,7 @@ def render(
     page. ``beside`` is a table that compares this result with another. Without ``pictures``, the page states the
     command that draws them.
     """
-    from reports.figures.draw import draw
+    from reports.pictures.draw import draw
 
     figures = draw(result) if pictures else {}
     content = context(run, result, out) | {"submission": submission, "beside": beside, "drawn": pictures}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from rig.analysis.solving.gap_to_target import OFFICIAL, by_preference
+from rig.analysis.solving.gap_to_target import OFFICIAL, by_preference, cost_at
 from rig.bench.settings import positive, within
 from rig.errors import refused
 from rig.types import Budget, Issue, Rules, Step, Workload
@@ -67,8 +67,7 @@ def stop_costs(workload: Workload, to_gap: float) -> dict[str, float]:
             notes = workload.details.get("notes") or ()
             what = f"problem {sample.id} has no target cost"
             raise refused("to_gap", to_gap, f"Leave to_gap out, or give a target. {' '.join(notes)}".rstrip(), what)
-        target = known[by_preference(known)[0]]
-        costs[sample.id] = target + to_gap * abs(target)
+        costs[sample.id] = cost_at(to_gap, known[by_preference(known)[0]])
     return costs
 
 

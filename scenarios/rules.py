@@ -1,7 +1,7 @@
 """Named, versioned sets of rules: what makes a result valid, and whether it may be submitted.
 
 A recording includes its rules. A published set is never changed; a correction gets a new version. The auditor has its
-own copy, `reports/audit/rule_sets.json`.
+own copy, `reports/audit/rule_sets.json`. NeuroBench's own sentences are in `docs/reference/rules.csv`.
 """
 
 import tomllib

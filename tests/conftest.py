@@ -127,7 +127,7 @@ def drawing(request: pytest.FixtureRequest) -> Iterator[None]:
     """Leave pictures empty except in modules marked ``pictures``: they take three quarters of a report's time."""
     with pytest.MonkeyPatch.context() as patch:
         if not request.node.get_closest_marker("pictures"):
-            patch.setattr("reports.figures.draw.draw", lambda result: {"latency": b"<svg />"})
+            patch.setattr("reports.pictures.draw.draw", lambda result: {"latency": b"<svg />"})
             patch.setattr("reports.sweeps.picture.sweep_figure", lambda *columns: b"<svg />")
         yield
 

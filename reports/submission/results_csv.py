@@ -8,7 +8,7 @@ from rig.analysis.result.quantity import FigureKey
 from rig.recording.submission import Submission
 
 FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
-"""The columns that are not figures."""
+"""The columns that are not figures: fields of ``rig.recording.submission.Configuration``."""
 
 
 def results_csv(document: Submission, keys: Sequence[FigureKey]) -> bytes:

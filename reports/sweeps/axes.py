@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.colour_sheet import Panel, Sheet, Span
+from reports.pictures.colour_sheet import Panel, Sheet, Span
 from rig.analysis.result.figure_catalogue import Entry
 from rig.terminal import clean
 

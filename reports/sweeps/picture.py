@@ -6,8 +6,8 @@ The same table gives the same bytes.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from reports.figures.colour_sheet import COLOURS, EDGE, LEFT, LETTERS, LIMIT, MUTED, SHAPES, WIDTH, Sheet
 from reports.format import SUFFIXES, prefix, title
+from reports.pictures.colour_sheet import COLOURS, EDGE, LEFT, LETTERS, LIMIT, MUTED, SHAPES, WIDTH, Sheet
 from reports.sweeps.axes import Drawn, Row, bounds, draw_line, panel_of, places, said as _said
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence, Set
 
-from reports.figures.colour_sheet import LIMIT, MUTED, WIDTH, Sheet, hue
 from reports.format import prefix, title
+from reports.pictures.colour_sheet import LIMIT, MUTED, WIDTH, Sheet, hue
 from reports.sweeps.axes import ends_of, logarithmic, spread
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.quantity import FigureKey

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.trace import colours_of, envelope, rails_of, total_of, windows_of
+from reports.pictures.trace import colours_of, envelope, rails_of, total_of, windows_of
 from reports.viewing.browse import LongTrace, Look, between, long_trace, placed
 from reports.viewing.jumps import jumps_of
 from rig.analysis.result.series import RailSeries, Series

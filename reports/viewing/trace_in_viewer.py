@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.trace import colours_of
 from reports.format import si
+from reports.pictures.trace import colours_of
 from reports.viewing.browse import LongTrace, long_trace
 from reports.viewing.jumps import jumps_of
 from reports.viewing.trace_index import Told

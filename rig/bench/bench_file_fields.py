@@ -18,7 +18,7 @@ from rig.plugins import code_in, code_of_others, home_of
 from rig.recording.disk.size_limits import read_bounded
 
 FILE = "bench.toml"
-PATIENCE_S, LONGEST_S = 20.0, 3600.0
+DOCTOR_PATIENCE_S, LONGEST_S = 20.0, 3600.0
 """The default of ``patience_s``, and the largest value of ``patience_s`` and ``boot_s``."""
 PLAUSIBLE_C = (-60.0, 150.0)
 """Plausible ambient temperatures in degrees Celsius; other values are a mistake, or kelvins."""
@@ -52,7 +52,7 @@ class DeviceEntry(msgspec.Struct, frozen=True, kw_only=True):
     driver: Driver
     options: Options = {}
     rails: Annotated[Names, Meta(description="the names of its rails, each once")] = ()
-    patience_s: Patience = PATIENCE_S
+    patience_s: Patience = DOCTOR_PATIENCE_S
     boot_s: Annotated[Boot | None, Meta(description=f"seconds from 0 to {LONGEST_S:g}")] = None
 
 
@@ -69,7 +69,7 @@ class MeterEntry(msgspec.Struct, frozen=True, kw_only=True):
     rails: Annotated[Names, Meta(description="the name of a rail, or several")] = msgspec.field(default=(), name="rail")
     supply_v: Annotated[Positive | None, Meta(description="a number of volts above zero")] = None
     calibration: Annotated[Path | None, Meta(description="the name of a calibration file, relative to this one")] = None
-    patience_s: Patience = PATIENCE_S
+    patience_s: Patience = DOCTOR_PATIENCE_S
     feeds: Annotated[bool | None, Meta(description="true if the device's power comes through it, else false")] = None
 
 

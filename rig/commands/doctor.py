@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from rig.bench.bench_file import find_bench
-from rig.bench.bench_file_fields import PATIENCE_S
+from rig.bench.bench_file_fields import DOCTOR_PATIENCE_S
 from rig.doctor.examination import Settings, diagnose
 from rig.doctor.findings import Finding, exit_code, summary
 from rig.errors import refused
@@ -19,7 +19,7 @@ from rig.terminal import answer, say
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add, longest = parser.add_argument, f"default: {PATIENCE_S:g}, or patience_s of the bench file"
+    add, longest = parser.add_argument, f"default: {DOCTOR_PATIENCE_S:g}, or patience_s of the bench file"
     add("name", nargs="*", help="a device or meter of the bench file, or a driver; default: all of the bench file")
     add("--bench", type=Path, metavar="FILE", help="bench file; default: $RIG_BENCH, or ./bench.toml")
     add("--seconds", type=float, default=1.0, metavar="S", help="length of each measurement; default: 1")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.bench.bench_file import examine
-from rig.bench.bench_file_fields import PATIENCE_S, BenchFile, Problem
+from rig.bench.bench_file_fields import DOCTOR_PATIENCE_S, BenchFile, Problem
 from rig.bench.power_up import boot
 from rig.doctor.findings import Finding, broken, checked, of_error, ok
 from rig.doctor.groups import BenchGroup, groups_of
@@ -57,7 +57,7 @@ def diagnose(wanted: Sequence[str], path: Path | None, settings: Settings) -> Ge
     if failure is not None and wanted:
         raise failure
     groups = groups_of(wanted, bench, problems, settings.options)
-    yield from settings.within_deadline("host", host_findings(settings.seconds), PATIENCE_S)
+    yield from settings.within_deadline("host", host_findings(settings.seconds), DOCTOR_PATIENCE_S)
     if failure is not None:
         yield of_error("bench", "file", failure)
     elif bench is not None:
@@ -124,7 +124,7 @@ def _of_group(group: BenchGroup, s: Settings) -> Iterator[Finding]:
                 yield from _examined(meter, examine_meter(meter, given, s.seconds), s)
     finally:
         if fed or held:
-            list(s.within_deadline("bench", _close([*fed, *held]), PATIENCE_S))
+            list(s.within_deadline("bench", _close([*fed, *held]), DOCTOR_PATIENCE_S))
         alone.close()
 
 

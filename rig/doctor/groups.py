@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rig.bench.bench_file_checks import Entry, driver_name, factory_of, texts_of
-from rig.bench.bench_file_fields import PATIENCE_S, BenchFile, MeterEntry, Problem
+from rig.bench.bench_file_fields import DOCTOR_PATIENCE_S, BenchFile, MeterEntry, Problem
 from rig.bench.power_up import feeds
 from rig.doctor.items import Item
 from rig.errors import MissingExtraError, RigError, UnknownNameError, refused
@@ -88,7 +88,7 @@ def _of_driver(name: str, options: list[str], bench: BenchFile | None, known: Se
         factories = dict.fromkeys(kinds, _raising(error))
     texts = split_options(options, factories)
     items = {
-        kind: Item(name, factory, texts[kind], (), name, PATIENCE_S, tuple(texts[kind].values()))
+        kind: Item(name, factory, texts[kind], (), name, DOCTOR_PATIENCE_S, tuple(texts[kind].values()))
         for kind, factory in factories.items()
     }
     return BenchGroup(items.get("devices"), tuple(items[kind] for kind in items if kind == "meters"))

@@ -34,7 +34,7 @@ from rig.submission.files_made import Made, made_of, made_with
 
 ARCHIVES = (".tar.gz", ".tgz")
 KIND = b"ssh-ed25519"
-"""The kind of key that an audit can verify without OpenSSH."""
+"""The kind of key that signs. ``ssh-keygen`` verifies the signature in an audit."""
 
 
 @dataclass(frozen=True)

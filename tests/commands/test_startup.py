@@ -70,7 +70,7 @@ def test_a_report_imports_only_needed_packages(tmp_path: Path) -> None:
     said, modules = ran("report", str(tmp_path / "run"), times=2)  # again, from stored files
 
     assert said.count("Dynamic power") == 2
-    assert "reports.figures.draw" in modules
+    assert "reports.pictures.draw" in modules
     assert not modules & {"matplotlib", "pandas", "scipy", "numpy.random"}
 
 
@@ -83,7 +83,7 @@ def test_json_output_imports_no_page_modules(tmp_path: Path) -> None:
 
     assert json.loads(said)["files"] == [str(tmp_path / "run" / "derived" / "results.json")]
     assert (tmp_path / "run" / "derived" / "report.html").read_text() == "an earlier page"
-    assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "reports.figures.draw", "rig.submission"}
+    assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "reports.pictures.draw", "rig.submission"}
 
 
 def test_figures_are_reported_before_any_page_is_written(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from reports import format as report_format, headlines_and_tables
-from reports.figures.trace import envelope
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title
+from reports.pictures.trace import envelope
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.proportion import proportion
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity

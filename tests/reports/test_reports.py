@@ -13,7 +13,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from reports.figures.draw import draw
+from reports.pictures.draw import draw
 from reports.render import render, write
 from reports.verdict_by_rule import verdict_of
 from rig.analysis.result.finding import Finding, note

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rig.analysis.verdict.benchmark import as_held, benchmark_checks
-from rig.analysis.verdict.known_benchmarks import ASC, limits_of, qubo_sizes
+from rig.analysis.verdict.benchmark_limits import ASC, limits_of, qubo_sizes
 from rig.recording.disk.decoding import declared_start
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Parameter, Workload

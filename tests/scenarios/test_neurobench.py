@@ -16,7 +16,7 @@ from reports.verdict_by_rule import verdict_of
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.verdict import ALONE
 from rig.analysis.sessions.one_bench_and_data import shared_recording
-from rig.analysis.verdict.known_benchmarks import ASC
+from rig.analysis.verdict.benchmark_limits import ASC
 from rig.recording.reader import open_run
 from rig.session.report import Evaluated
 from scenarios.rules import SETS, rules

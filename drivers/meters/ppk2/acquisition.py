@@ -9,7 +9,7 @@ import numpy as np
 from drivers.failures import meter_failed, quietly
 from drivers.links.serial_line import SerialLine
 from drivers.meters.ppk2 import commands
-from drivers.meters.ppk2.loss_detection import NEAR_S, Proof
+from drivers.meters.ppk2.losses_by_arrival_time import NEAR_S, Proof
 from drivers.meters.ppk2.words import ADC_FULL, RATE_HZ, WORD, Aligner, Modifiers, PendingReadings, Stretch
 from drivers.meters.threaded import Batch, first_reading
 from rig.errors import MeterSilentError

@@ -3,7 +3,7 @@
     rig measure --device ... --meter ppk2 --option port=/dev/ttyACM0 --option supply_v=3.0
 
 Lost readings are NaN in the trace. The kit's counter reveals most losses (``words``). Only arrival times can exclude
-the loss of a multiple of 64 readings (``loss_detection``). If they cannot, the run ends.
+the loss of a multiple of 64 readings (``losses_by_arrival_time``). If they cannot, the run ends.
 """
 
 import math

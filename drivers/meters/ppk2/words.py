@@ -53,7 +53,7 @@ class Aligner:
 
     If the counter jumps, the stream continues at the next place with ``SURE`` consecutive words. The first word there
     is dropped, because it may be joined from two torn words. The last ``HELD`` words before the jump are dropped too.
-    The skipped words are counted modulo 64: ``loss_detection`` excludes the loss of further multiples of 64.
+    The skipped words are counted modulo 64: ``losses_by_arrival_time`` excludes the loss of further multiples of 64.
     """
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, covered
 from rig.analysis.power.model.noise import SHOWN
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
-from rig.analysis.result.finding import Finding, note
+from rig.analysis.result.finding import Finding, note, refusal
 from rig.analysis.result.quantity import Component
 from rig.analysis.timing import activity_signal as signal
 from rig.analysis.timing.counted_spans import Phase
@@ -29,6 +29,12 @@ GAP_PERIODS, STEADY = 1.5, 1.2
 """Readings are missing in a pause above ``GAP_PERIODS`` periods if nine in ten pauses are below ``STEADY`` periods."""
 LEAST = 6
 """Scatter is computed only from at least this many spans or readings."""
+MAX_CLIPPED = 0.1
+"""Power is refused if more than this share of the busy readings is at the end of the range."""
+MAX_HIDDEN = 0.01
+"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
+MAX_MISSING = 0.25
+"""Power is refused if more than this share of the readings in spans is missing, and fewer are missing elsewhere."""
 BLOCK = 1 << 12
 """Arrays over readings and places are computed for about this many readings at a time, to save memory."""
 
@@ -60,6 +66,20 @@ def hidden_w(model: RailModel) -> tuple[Floats, Bools]:
     unexplained[flagged] = ~noise[run]
     hidden[flagged] = np.where(unexplained[flagged], np.abs(r.watts[flagged]), np.maximum(above, width)[run])
     return hidden, unexplained
+
+
+def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
+    """Return a refusal if too many readings are clipped, or if clipped readings may hide too much dynamic power."""
+    r = model.readings
+    clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
+    hidden, unexplained = model.once(hidden_w)
+    lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
+    if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
+        return None
+    reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"
+    if lost > MAX_HIDDEN:
+        reason += f"; noise does not explain them, and they may hide {lost:.1%} of dynamic power"
+    return refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
 
 
 def missing_while_busy(r: Readings, windows_s: Floats) -> float:

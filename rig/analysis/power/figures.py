@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from rig.analysis.power import estimators, notes_and_refusals as findings
-from rig.analysis.power.clipped_and_missing import in_step_with, in_turn, missing_while_busy, unseen
+from rig.analysis.power.clipped_and_missing import (
+    MAX_MISSING,
+    beyond_range,
+    in_step_with,
+    in_turn,
+    missing_while_busy,
+    unseen,
+)
 from rig.analysis.power.estimators import Estimate, Idle, Margin, Scope, TooShort
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.power.span_ends_and_idle_doubts import doubts_of_idle, ends, moved, rests_for, smoothed
@@ -139,10 +146,10 @@ def _stated(
     model: RailModel, scope: Scope, chosen: Estimate, inner: Estimate, margin: Margin, notes: list[Finding]
 ) -> PowerFigures:
     """Return the power by the chosen estimate, or a refusal if too many readings are clipped or missing."""
-    if (beyond := findings.beyond_range(model, chosen)) is not None:
+    if (beyond := beyond_range(model, chosen)) is not None:
         return Figures(), (beyond,)
     lost = missing_while_busy(model.readings, scope.windows_s)
-    if lost > findings.MAX_MISSING:
+    if lost > MAX_MISSING:
         return Figures(), (findings.readings_lost(model, scope, lost),)
     loops = in_step_with(model, scope.phases, inner.value_w)
     hidden = unseen(model, inner, scope.windows_s, lost) + loops + model.once(in_turn)

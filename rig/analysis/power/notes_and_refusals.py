@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from rig.analysis.power import clipped_and_missing as coverage
-from rig.analysis.power.estimators import MIN_SHARE, Estimate, Scope, TooShort, covered_share
+from rig.analysis.power.estimators import MIN_SHARE, Scope, TooShort, covered_share
 from rig.analysis.power.model.rail_model import ROUNDED, RailModel
 from rig.analysis.power.span_ends_and_idle_doubts import gain_change
 from rig.analysis.result.finding import Finding, note, refusal
@@ -36,12 +36,6 @@ ALLOWANCE = 1e-3
 """The level of gaps differs from idle if the difference exceeds its error by this part of dynamic power."""
 BEYOND = 10.0
 """One reading is far beyond all others if it is more than this many times as large."""
-MAX_CLIPPED = 0.1
-"""Power is refused if more than this share of the busy readings is at the end of the range."""
-MAX_HIDDEN = 0.01
-"""Power is refused if clipped readings that noise does not explain may hide more than this part of dynamic power."""
-MAX_MISSING = 0.25
-"""Power is refused if more than this share of the readings in spans is missing, and fewer are missing elsewhere."""
 MOST_CHANGE = 0.5
 """Power is refused if the gain differs from its mean by more than this part of the mean."""
 
@@ -205,20 +199,6 @@ def without_idle(r: Readings, activity: Activity) -> Finding:
         remedy = "Stamp readings by the clock that the meter's factory is given. A meter on real time needs a device"
         return refusal(scope, reason, f"{remedy} on real time, which the device mock is not")
     return refusal(scope, "no reading lies in an idle window", "Lengthen the idle windows (--option idle_s=SECONDS)")
-
-
-def beyond_range(model: RailModel, e: Estimate) -> Finding | None:
-    """Return a refusal if too many readings are clipped, or if clipped readings may hide too much dynamic power."""
-    r = model.readings
-    clipped = r.count(r.overload & model.busy) / max(r.count(model.busy), 1)
-    hidden, unexplained = model.once(coverage.hidden_w)
-    lost = float(np.abs(e.dynamic[unexplained]) @ hidden[unexplained]) / max(abs(e.value_w), 1e-300)
-    if clipped <= MAX_CLIPPED and lost <= MAX_HIDDEN:
-        return None
-    reason = f"{clipped:.1%} of the readings while busy are at the end of the meter's range"
-    if lost > MAX_HIDDEN:
-        reason += f"; noise does not explain them, and they may hide {lost:.1%} of dynamic power"
-    return refusal(f"power on rail {model.rail.name}", reason, "Choose a higher range and measure again")
 
 
 def gain_findings(model: RailModel) -> Iterator[Finding]:

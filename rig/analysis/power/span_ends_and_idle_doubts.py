@@ -4,7 +4,7 @@ A span is a time in which the device works, by its stamps, and a gap is the time
 may be an inrush, a late begin, late work, or energy that a filter delays. Readings from all spans are averaged by their
 place in the span; the same is done for gaps. If the readings allow a range of power, the figure is the middle of this
 range, and its bias is half of the range. If spans change together with the gaps beside them, the cause is a changing
-gain or a swing of power.
+gain or a swing of power. ``estimators.core`` leaves the ends of spans out.
 """
 
 import math

@@ -38,3 +38,8 @@ def gap(cost: float, target: float) -> float:
         what = f"the gap of a cost of {cost} is not defined"
         raise refused("cost", cost, "Give the cost of a solution; the cost of the empty set is 0", what)
     return (cost - target) / abs(target)
+
+
+def cost_at(gap: float, target: float) -> float:
+    """Return the cost whose gap to ``target`` is ``gap``."""
+    return target + gap * abs(target)

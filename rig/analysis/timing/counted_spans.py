@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
-from rig.analysis.warmup import counted_replies
+from rig.analysis.warmup import counted_replies, is_warmup
 from rig.errors import DataError
 from rig.recording.columns.buffers import array_of
 from rig.recording.events import Start
@@ -121,7 +121,8 @@ def activity_of(run: Run, device: Timebase) -> Activity:
     """
     table = run.replies
     table = table.filter(pc.and_(table["phase"].is_valid(), table["on_tick"].is_valid()))
-    phase, issue, on, off, warm = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick", "warmup"))
+    phase, issue, on, off = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick"))
+    warm = array_of(is_warmup(table))
     windows = np.column_stack([device.seconds(on), device.seconds(off)])
     if np.any(backward := windows[:, 1] < windows[:, 0]):
         tick, remedy = int(off[np.argmax(backward)]), "Check the device's timer for wrap-around"

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rig.analysis.result.finding import Finding, note
-from rig.analysis.verdict.known_benchmarks import Values, limits_of
+from rig.analysis.verdict.benchmark_limits import Values, limits_of
 from rig.recording.reader import Run
 from rig.recording.records import ScenarioRecord
 from rig.types import Benchmark, Parameter

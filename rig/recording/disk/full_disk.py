@@ -1,6 +1,7 @@
 """What happens when the disk is full while a run is recorded: each file ends with its last whole batch or line.
 
-Space is reserved for the last line and the seal, so that they can be written even then.
+Space is reserved for the last line and the seal, so that they can be written even then. Files are cut in
+``rig.recording.columns.arrow_files`` and ``rig.recording.write_events``.
 """
 
 import hashlib

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rig.analysis.verdict.known_benchmarks import ASC
+from rig.analysis.verdict.benchmark_limits import ASC
 from rig.bench.settings import one_of, within
 from rig.errors import DataError, unfit
 from rig.recording.layout import sha256_of

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.gap_to_target import OFFICIAL, SPECIFIED, THRESHOLDS
-from rig.analysis.verdict.known_benchmarks import PROVEN_BELOW, QUBO, qubo_sizes
+from rig.analysis.verdict.benchmark_limits import PROVEN_BELOW, QUBO, qubo_sizes
 from rig.errors import refused, unfit
 from rig.recording.disk.files import regular, replacing
 from rig.types import Benchmark, Parameter, Sample, SampleSet

@@ -6,7 +6,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from drivers.meters.ppk2.loss_detection import UNSEEN
+from drivers.meters.ppk2.losses_by_arrival_time import UNSEEN
 from drivers.meters.ppk2.words import HELD, SURE, modifiers_of
 from fixtures.bench.live_plant import LivePlant
 from fixtures.instruments.ppk2_sim import Ppk2Sim

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from benchmarks.ppk2_losses import MACHINES, arrivals, verdict
-from drivers.meters.ppk2.loss_detection import UNSEEN, Proof
+from drivers.meters.ppk2.losses_by_arrival_time import UNSEEN, Proof
 from drivers.meters.ppk2.words import HELD, RATE_HZ, Aligner, PendingReadings
 from rig.errors import MeterError
 

@@ -14,7 +14,7 @@ import pytest
 from reports.audit.audit import audit
 from reports.audit.benchmarks import DECLARED, held_of
 from reports.submission.audit_page import document, html, text
-from rig.analysis.verdict.known_benchmarks import ASC as NAME
+from rig.analysis.verdict.benchmark_limits import ASC as NAME
 from rig.commands.shell.main import main
 from rig.errors import StoreError
 from scenarios.workloads.asc.catalogue import TAU

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rig.analysis.solving.gap_to_target import SPECIFIED
-from rig.analysis.verdict.known_benchmarks import PROVEN_BELOW
+from rig.analysis.verdict.benchmark_limits import PROVEN_BELOW
 from rig.bench.settings import one_of
 from rig.errors import DataError, IntegrityError, refused
 from rig.plugins import imported

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.colour_sheet import CROSS, EDGE, LIMIT, MUTED, TRACE, WIDTH, Sheet
 from reports.format import prefix, title
+from reports.pictures.colour_sheet import CROSS, EDGE, LIMIT, MUTED, TRACE, WIDTH, Sheet
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.result import Result
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.figures.colour_sheet import COLOURS, MUTED, SCALE, TRACE, WIDTH, Panel, Place, Sheet
 from reports.format import prefix
+from reports.pictures.colour_sheet import COLOURS, MUTED, SCALE, TRACE, WIDTH, Panel, Place, Sheet
 from reports.viewing.pyramid import gathered
 from rig.analysis.power.clipped_and_missing import GAP_PERIODS, STEADY
 from rig.analysis.result.series import RailSeries, Series

@@ -9,9 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reports.figures.colour_sheet import COLOURS, EDGE, GRID, INK, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span, place
-from reports.figures.trace import draw_power, rails_of, shown_between, total_of
 from reports.format import cut, text_of
+from reports.pictures.colour_sheet import (
+    COLOURS,
+    EDGE,
+    GRID,
+    INK,
+    LIMIT,
+    MUTED,
+    TRACE,
+    WIDTH,
+    Panel,
+    Sheet,
+    Span,
+    place,
+)
+from reports.pictures.trace import draw_power, rails_of, shown_between, total_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share, scenes_at

@@ -7,8 +7,8 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from reports.figures.colour_sheet import GRID, HUES, Sheet, hue
 from reports.format import ENDS, budget, parts_of, prefix, si, text_of, title
+from reports.pictures.colour_sheet import GRID, HUES, Sheet, hue
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.terminal import clean
 

@@ -1,4 +1,4 @@
-"""The captions of the pictures of a report, and the main picture of each scenario."""
+"""The captions of the pictures of a report, by the keys of ``draw.py``, and the main picture of each scenario."""
 
 CAPTIONS = {
     "stream": "The probability of each class over time. A grey box is the time in which the scene was of this class. "

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from reports.figures.colour_sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span
 from reports.format import prefix
+from reports.pictures.colour_sheet import COLOURS, INK, LEFT, LIMIT, MUTED, TRACE, WIDTH, Panel, Sheet, Span
 from rig.analysis.result.quantity import Quantity
 from rig.analysis.result.series import Solve
 from rig.analysis.solving.gap_to_target import THRESHOLDS, by_preference

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from reports.figures.colour_sheet import COLOURS, INK, LIMIT, TRACE, WIDTH, Panel, Sheet, Span
 from reports.format import prefix, quantity_text, si
+from reports.pictures.colour_sheet import COLOURS, INK, LIMIT, TRACE, WIDTH, Panel, Sheet, Span
 from rig.analysis.result.order_statistics import nearest_rank
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result

@@ -1,13 +1,13 @@
 """Draw the pictures of a report as SVG. The same result gives the same bytes."""
 
-from reports.figures.bars import budget_figure, energy_figure, layers_figure
-from reports.figures.service import service_figure
-from reports.figures.several_runs import peak_figure, trials_figure
-from reports.figures.solver import solver_figure
-from reports.figures.stream import stream_figure
-from reports.figures.times import clocks_figure, latency_figure
-from reports.figures.trace import power_figure
 from reports.headlines_and_tables import key_figures
+from reports.pictures.bars import budget_figure, energy_figure, layers_figure
+from reports.pictures.service import service_figure
+from reports.pictures.several_runs import peak_figure, trials_figure
+from reports.pictures.solver import solver_figure
+from reports.pictures.stream import stream_figure
+from reports.pictures.times import clocks_figure, latency_figure
+from reports.pictures.trace import power_figure
 from rig.analysis.result.result import Result
 from rig.analysis.solving.solves import RUNTIME
 

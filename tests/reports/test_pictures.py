@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
 
-from reports.figures.colour_sheet import COLOURS, DIGIT, Sheet, ticks
-from reports.figures.draw import draw
-from reports.figures.stream import MAX_CLASSES, shown_of, stream_csv
-from reports.figures.trace import power_figure
+from reports.pictures.colour_sheet import COLOURS, DIGIT, Sheet, ticks
+from reports.pictures.draw import draw
+from reports.pictures.stream import MAX_CLASSES, shown_of, stream_csv
+from reports.pictures.trace import power_figure
 from reports.render import write
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity
 from rig.analysis.result.result import Result

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from reports.figures.colour_sheet import COLOURS, INK, MUTED, TRACE, Sheet
 from reports.format import prefix, si, text_of
+from reports.pictures.colour_sheet import COLOURS, INK, MUTED, TRACE, Sheet
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import ClockSummary
 from rig.terminal import clean
