@@ -168,11 +168,10 @@ def _faults(r: Readings, state: Indices) -> Iterator[str]:
         yield "so far above readings at work that their mean excess is over half of dynamic power"
     least_w = np.minimum(off_w[1:], off_w[:-1])
     lone = same[1:] & same[:-1] & (steps[1:] * steps[:-1] < 0.0) & (np.abs(watts[2:] - watts[:-2]) < 0.5 * least_w)
-    far = (
-        lone & (state[1:-1] == 1) & (least_w > FAR * max(noise_w, exact_w, float(np.median(np.abs(at_rest - rest_w)))))
-    )
+    far_w = FAR * max(noise_w, exact_w, float(np.median(np.abs(at_rest - rest_w))))
+    far = lone & (state[1:-1] == 1) & (least_w > far_w)
     below, above = (int(np.count_nonzero(far & (turn > 0.0))) for turn in (steps[1:], -steps[1:]))
-    if below >= SEVERAL and below > 4 * above:
+    if below >= SEVERAL and below > 4 * above and np.count_nonzero(at_rest < rest_w - far_w) < 2 * below:
         yield f"{below} single ones that are far below those beside them"
     lone &= least_w > 2.0 * SURE * max(noise_w, exact_w)
     single = [np.flatnonzero(lone & (state[1:-1] == k)) for k in (1, 2)]
@@ -184,7 +183,7 @@ def _faults(r: Readings, state: Indices) -> Iterator[str]:
         small = (rise > 0.0) & (rise < 0.25 * noise_w) & (np.abs(np.diff(rise, prepend=0.0)) > ALIKE * rise)
         if (row := np.bincount(np.cumsum(rise < 0.0), small).max()) >= 2 * MANY:
             yield f"{row:.0f} in a row that are in order of their size, not of time"
-    pair = same & (state[1:] == 2) & (np.maximum(watts[1:], watts[:-1]) < rest_w)
+    pair = same & (state[1:] == 2) & (np.maximum(watts[1:], watts[:-1]) < at_rest.min())
     still = np.count_nonzero(pair & (off_w > exact_w) & (off_w < FEW * noise_w))
     if still >= MANY and 2 * still > np.count_nonzero(pair):
-        yield f"{still} in spans that are below idle with hardly any noise, as if a comma or prefix were lost"
+        yield f"{still} in spans that are below all of idle with hardly any noise, as if a comma or prefix were lost"

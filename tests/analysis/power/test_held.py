@@ -364,7 +364,7 @@ WORLDS = [
     *(World(kind, (seed,), refused=f"{MEASURED}: .* {words}") for kind, seed, words in (
         ("another_quantity_every_so_often", 26000, "the same at idle and at work"),
         ("some_rows_sorted_by_their_value", 26005, "in order of their size"),
-        ("numbers_over_a_thousand_lose_their_comma", 26009, "below idle with hardly any noise"))),
+        ("numbers_over_a_thousand_lose_their_comma", 26009, "below all of idle with hardly"))),
     World("counter_stands_still_at_idle", (14000000,), figures=(), failed=("Idle power above zero",)),
     World("plain", (0,), figures=(), never_says=f"^{ON_FIGURE}"),
     World("plain", (0,), flat, figures=(), says=f"^{ON_FIGURE}.*{NO_STEP}", failed=("Dynamic power above idle",)),
