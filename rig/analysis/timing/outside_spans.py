@@ -176,8 +176,8 @@ def _faults(r: Readings, state: Indices) -> Iterator[str]:
     lone &= least_w > 2.0 * SURE * max(noise_w, exact_w)
     single = [np.flatnonzero(lone & (state[1:-1] == k)) for k in (1, 2)]
     if min(map(len, single)) >= SEVERAL and abs(np.mean(np.sign(steps[single[0]]))) > 0.5:  # noise has both signs
-        apart_w = np.subtract(*(np.median(watts[1 + at]) for at in single))
-        if abs(apart_w) < ALIKE * abs(level_w - rest_w):
+        idle_w, work_w = (float(np.median(watts[1 + at])) for at in single)
+        if abs(idle_w - work_w) < ALIKE * abs(level_w - rest_w):
             yield f"{sum(map(len, single))} single ones that are the same at idle and at work, as of another input"
     for rise in (steps, -steps):
         small = (rise > 0.0) & (rise < 0.25 * noise_w) & (np.abs(np.diff(rise, prepend=0.0)) > ALIKE * rise)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.signal import lfilter
 
+from rig.analysis.power.model import trace_model
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.trace_model import fit
 from rig.types import Floats
@@ -55,6 +56,13 @@ def test_idle_follows_a_change_only_if_spans_show_it(slow: Floats, gap_w: float,
     value_w, u_w = idle_of(4, gap_w, slow)
     assert value_w == pytest.approx(idle_w, abs=5e-3)
     assert u_w < 1e-2
+
+
+def test_a_rare_change_counts_in_the_uncertainty_of_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = 0.2 * (K < 8)
+    few = [idle_of(seed, 0.0, step)[1] for seed in range(3)]
+    monkeypatch.setattr(trace_model, "KEPT", 1500)
+    assert few == pytest.approx([idle_of(seed, 0.0, step)[1] for seed in range(3)], rel=0.3)
 
 
 def test_work_in_one_gap_does_not_raise_predicted_idle() -> None:

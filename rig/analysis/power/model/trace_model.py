@@ -236,14 +236,17 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     d, from_s, lasts_s, box = _designed(blocks, white_w2)
     d, theta, log, parts = _explored(d, box)
     share = np.exp(log - log.max())
-    joint = (share / share.sum())[:, None, None] * parts
-    # configurations are drawn at even steps of probability, so that each occurs as often as it is likely
-    drawn = np.searchsorted(np.cumsum(joint), (np.arange(KEPT) + 0.5) / KEPT)
+    joint = np.ascontiguousarray((share[:, None, None] * parts / share.sum()).T)
+    # even steps along all changes take each as often as it is likely; a change that is rare may matter most, so it is
+    # drawn by the root of its probability, and counts less
+    rare = np.sqrt(np.maximum(joint.sum(axis=(1, 2)), 1e-300))
+    upto = np.cumsum(joint / rare[:, None, None])
+    drawn = np.searchsorted(upto, (np.arange(KEPT) + 0.5) * upto[-1] / KEPT)
     found, count = np.unique(np.minimum(drawn, joint.size - 1), return_counts=True)
-    i, g, c = np.unravel_index(found, joint.shape)
-    sizes = np.column_stack([d.gap_sizes_w2[g], d.change_w2 * (c > 0)])
-    ways = d.configured(count / KEPT, theta[i], np.column_stack([0 * c, c]), sizes)
-    flicker_w2, wander_w2 = (joint.sum(axis=(1, 2)) @ np.exp(theta[:, :2])).tolist()
+    c, g, i = np.unravel_index(found, joint.shape)
+    sizes, weight = np.column_stack([d.gap_sizes_w2[g], d.change_w2 * (c > 0)]), count * rare[c]
+    ways = d.configured(weight / weight.sum(), theta[i], np.column_stack([0 * c, c]), sizes)
+    flicker_w2, wander_w2 = (joint.sum(axis=(0, 1)) @ np.exp(theta[:, :2])).tolist()
     return TraceModel(blocks, from_s, lasts_s, d, ways, flicker_w2, wander_w2)
 
 
