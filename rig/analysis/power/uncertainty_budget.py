@@ -169,11 +169,12 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
     if s is None and ohm == 0.0:  # single readings are not needed
         return [(rail, dict.fromkeys(level_w, model.readings.watts_per_raw), level_w)]
     weights = {"busy": e.level, "idle": e.idle}
-    amperes = np.where(model.readings.ok, model.readings.raw, 0.0) if s is None else s.amperes
+    volts, watts = model.readings.watts_per_raw, np.where(model.readings.ok, model.readings.watts, 0.0)
+    solved = 2.0 * watts / (volts + np.sqrt(np.maximum(volts**2 - 4.0 * ohm * watts, 0.0)))  # of a mean of many, too
+    amperes = solved if s is None else s.amperes
     loss_w = {level: ohm * float(weight @ amperes**2) for level, weight in weights.items()}
     less_w, more_w = ({level: w + sign * loss_w[level] for level, w in level_w.items()} for sign in (-1.0, 1.0))
     if s is None:
-        volts = model.readings.watts_per_raw
         return [(rail, {k: volts - 2.0 * ohm * float(w @ amperes) for k, w in weights.items()}, less_w)]
     own, other = ({k: float(w @ factor) for k, w in weights.items()} for factor in (s.slope(), amperes))
     return [(rail, own, less_w), (s.rail, other, more_w)]

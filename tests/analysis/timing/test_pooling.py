@@ -22,7 +22,7 @@ from rig.recording.columns.stored import GridTicks
 from rig.recording.reader import Run, open_run
 from rig.recording.traces.traces import Trace
 from rig.types import Conversion, Floats, Rail
-from tests.support.figures import held
+from tests.support.figures import held, u_of
 from tests.support.labs import lab_of, off
 
 N, HZ = 3000, 1000.0
@@ -205,6 +205,12 @@ def test_stretches_and_pieces_agree(kind: str, seed: int, tmp_path: Path, monkey
     monkeypatch.setattr(rail_model, "MANY", count_of(run) // 4)
     agree(whole, evaluate(run), 1e-6)
     assert all(held(looked_into.quantities[name], true) for name, true in lab.truth().items())
+
+
+def test_a_shunt_in_a_long_trace_has_its_calibration_error(tmp_path: Path) -> None:
+    _, run = recorded(73, "leads_resist", tmp_path)
+    whole, looked_into = (evaluate(run, count_of(run) // part).quantities["active_power_w"] for part in (1, 4))
+    assert u_of(looked_into, "busy level calibration") == pytest.approx(u_of(whole, "busy level calibration"), rel=0.01)
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("wrong_rate", 2), ("every_reading_twice", 1)])
