@@ -115,7 +115,7 @@ def test_a_gain_is_identified_by_all_its_rails() -> None:
 def test_a_mean_over_two_instruments_has_no_calibration(monkeypatch: pytest.MonkeyPatch) -> None:
     def trial(serial: str) -> Any:
         start = SimpleNamespace(meters=[meter(serial_number=serial)])
-        return SimpleNamespace(purpose="power", run=SimpleNamespace(start=start, digest=serial))
+        return SimpleNamespace(purpose="accuracy", run=SimpleNamespace(start=start, digest=serial))
 
     monkeypatch.setattr("rig.comparing.compare._right", lambda _: {})
     trials: list[Any] = [SimpleNamespace(parts=[trial(s) for s in serials]) for serials in ("77", "78")]

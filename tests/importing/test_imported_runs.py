@@ -164,7 +164,8 @@ def test_a_directory_in_use_is_left_alone(tmp_path: Path) -> None:
     {"method": "mlperf-power", "rail": "core", "testing": [0, 900], "scenario": "SingleStream", "queries": 0},
 ])  # fmt: skip
 def test_an_incomplete_peer_line_is_refused(peer: dict[str, object], tmp_path: Path) -> None:
-    raised(DataError, recorder_figures, open_run(write(small(peers=(peer,)), tmp_path / "run")), says="peer line")
+    with pytest.raises(DataError, match="peer line"):
+        recorder_figures(open_run(write(small(peers=(peer,)), tmp_path / "run")))
 
 
 @pytest.mark.parametrize("peer", [

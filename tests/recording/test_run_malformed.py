@@ -119,7 +119,7 @@ BACKWARDS: dict[str, Callable[[Path], Path]] = {
 
 @pytest.mark.parametrize("what", BACKWARDS)
 def test_time_that_runs_backwards_is_a_data_error(tmp_path: Path, what: str) -> None:
-    raised(DataError, evaluate, open_run(BACKWARDS[what](tmp_path / "run")))
+    raised(DataError, lambda: evaluate(open_run(BACKWARDS[what](tmp_path / "run"))))
 
 
 @pytest.mark.parametrize("spoil", [{"on_tick": 2**61, "off_tick": 5}, {"off_tick": 2**62}, {"executions": 0}], ids=str)

@@ -64,7 +64,7 @@ def test_a_non_finite_number_is_written_as_null(recorder: Recorder, value: Any) 
 
 
 def test_a_line_outside_json_is_refused(recorder: Recorder) -> None:
-    raised(StoreError, recorder.event, start(workload={"details": {(1, 2): 3}}), says="start")
+    raised(StoreError, lambda: recorder.event(start(workload={"details": {(1, 2): 3}})), says="start")
     recorder.stop()
     assert len(open_run(recorder.path).lines) == 2
 

@@ -30,7 +30,7 @@ def test_a_path_or_link_that_leads_out_is_refused(tmp_path: Path, name: str) -> 
 
 
 def test_an_unlistable_folder_is_an_error(tmp_path: Path) -> None:
-    raised(FileNotFoundError, list, walk(tmp_path / "gone"))
+    raised(FileNotFoundError, lambda: list(walk(tmp_path / "gone")))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="how many descriptors are open is counted on Linux")
