@@ -11,8 +11,8 @@ Two in five of the sensors have noise. ``ratio`` is the median half-width divide
 this ratio for exact Gaussians of the same half-widths. ``own`` is 1 divided by the median of error / half-width (2.9
 for a Gaussian).
 
-With only a few dozen idle readings, as from NVML, a counter whose age drifts cannot be distinguished from a noisy
-counter. Intervals are then about twice as wide as an exact Gaussian's.
+With only a few dozen idle readings, as from NVML, a counter whose readings drift in age cannot be distinguished from a
+noisy one. Intervals are then about twice as wide as an exact Gaussian's.
 
 Prints a table and, last, one JSON line; exits 1 when coverage or sharpness misses its goal.
 """
@@ -58,7 +58,7 @@ Array = NDArray[np.float64]
 
 @dataclass
 class HostDevice:
-    """This computer as a device: spans in host nanoseconds, with about half of ``gap_s`` of idle on each side."""
+    """A simulated host as a device: spans in host nanoseconds, with about half of ``gap_s`` of idle on each side."""
 
     plant: SimPlant
     window_s: float

@@ -1,8 +1,8 @@
 """Compare the QUBO graphs with those of the benchmark's own generator: edges, time and memory.
 
-    python -m benchmarks.qubo_generate             time and peak memory at 5000 nodes and 25 %
+    python -m benchmarks.qubo_generate             time and peak memory at 5000 nodes and density 25 %
     python -m benchmarks.qubo_generate --all       every official workload, edge for edge, and complete graphs
-    python -m benchmarks.qubo_generate --largest   the largest graph of 1 % that 8 GiB of address space hold
+    python -m benchmarks.qubo_generate --largest   the largest graph of density 1 % that 8 GiB of address space hold
 
 The official way (QUBO/mis.py of NeuroBench/system_benchmarks) takes ``networkx.gnm_random_graph`` and its adjacency
 matrix as a dense array. From this it computes Q in float64, then int8. Each way runs in its own process. Needs networkx
@@ -40,7 +40,7 @@ DENSITIES = (0.01, 0.05, 0.1, 0.25)
 COMPLETE_UP_TO = 1000
 
 
-# ---- the ways: what is timed, and how edges are read off it afterwards ----------------------
+# ---- the ways: what is timed, and how edges are read from its result afterwards --------------
 
 
 def ours(nodes: int, density: float, seed: int) -> Any:

@@ -87,7 +87,7 @@ def test_the_terminal_picture_matches_its_commands() -> None:
     assert terminal_picture.told(known) == terminal_picture.told(now), "python -m tests.support.terminal_picture"
 
 
-# ---- the commands of the pages on importing and on submitting run, and have the results that these describe
+# ---- the commands of the pages on importing and on submitting run, and give the results that the pages describe
 
 IMPORTING = (DOCS / "how-to" / "importing.md").read_text(encoding="utf-8")
 TEXT = IMPORTING.replace("\\\n", " ")
@@ -200,7 +200,7 @@ def test_my_device_classifies_scenes_without_a_meter(capsys: pytest.CaptureFixtu
     assert results["quantities"]["accuracy"]["value"] > 0.4  # chance is 0.25
 
 
-def test_my_device_keeps_the_rules_with_any_spectrum() -> None:
+def test_my_device_passes_the_check_with_any_fft_size() -> None:
     for size in ("256", "4000"):
         check_device(build(load("devices", DEVICE), {}, {"fft_size": size}), SCENES)
 
@@ -213,7 +213,7 @@ def test_my_meter_measures_its_simulated_resistor(capsys: pytest.CaptureFixture[
     assert results["simulated"] is True
     for name, value in truth.items():
         quantity = from_json(results["quantities"][name])
-        low, high = quantity.interval(0.999)  # one draw of noise: it must hold, not only in 95 of 100
+        low, high = quantity.interval(0.999)  # a 95 % interval would miss one draw of noise in twenty
         assert low <= value <= high, name
         assert quantity.half_width() < 0.01 * truth["idle_power_w"]
 

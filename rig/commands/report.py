@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, metavar="DIR", help="where to write the report; default: DIR/derived")
     parser.add_argument(
         "--beside", type=Path, metavar="OTHER",
-        help="add a table with another recording: of the network in floats, or by another meter",
+        help="add a table that compares OTHER, a recording of the network in floats or by another meter",
     )  # fmt: skip
     parser.add_argument("--verbose", action="store_true", help="print every figure and every note")
     parser.add_argument("--allow-invalid", action="store_true", help="exit with 0 also if the verdict is INVALID")

@@ -19,7 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("session", nargs="+", type=Path, metavar="SESSION", help="a session, or a run by itself")
     about = Path("submission.toml")
-    add("--about", type=Path, default=about, metavar="FILE", help="what only you know; default: %(default)s")
+    add(
+        "--about", type=Path, default=about, metavar="FILE",
+        help="file of what no recording states, such as whom to ask; default: %(default)s",
+    )  # fmt: skip
     add("--init", action="store_true", help="write --about with what the recordings state, for you to complete")
     add("--out", type=Path, metavar="DIR", help="the new folder of the submission")
     add("--archive", type=Path, metavar="FILE", help="also pack the folder into this file, named *.tar.gz")

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
         grids = frozen(folder) if spec is None else grids_for(folder, spec, args.extend, means.wait, tell)
     except UnknownNameError as error:
         if error.value in (*named_in_bench("devices"), *named_in_bench("meters")):
-            error.remedy = "It is a name of the bench file: a sweep takes its driver, and its options with --option"
+            error.remedy = "The bench file has this name: name its driver instead, and give its options with --option"
         raise
     typed = [] if spec is None else spec.code()
     for entry in grids:
@@ -114,13 +114,13 @@ def _target(args: argparse.Namespace) -> tuple[Path, GridSpec | None]:
             raise UsageError("a sweep needs a directory", field="out", value="", remedy=remedy)
         return args.out, _spec(args) if given else None
     if given:
-        remedy = "Leave one of them out: a sweep continues with its own grid. Values of --vary have commas, no blanks"
+        remedy = "Leave one of them out: a sweep continues with its own grid. Separate values of --vary by commas only"
         raise refused("path", str(path), remedy, f"{given[0]} beside {path}")
     if not path.is_dir():
         raise refused("path", str(path), "Name the directory of a sweep", f"{path} is not a directory")
     if args.out not in (None, path):
         what = f"--out {args.out} is given together with the sweep {path}"
-        raise UsageError(what, field="out", value=str(args.out), remedy="Leave --out out")
+        raise UsageError(what, field="out", value=str(args.out), remedy="Omit --out")
     return path, None
 
 

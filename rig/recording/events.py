@@ -17,7 +17,7 @@ SCHEMA = "neurorig-run/1"
 REMEDY = "See docs/reference/run-directory.md for what it must hold"
 
 MOVED = frozenset({"schedule_depends_on_budget", "algorithm", "targets", "notes", "nodes"})
-"""Keys that now have fields of their own; older recordings have them in the details of a device or a workload."""
+"""Keys in the details of a device or workload that now also have fields; older recordings have the details only."""
 
 LIMIT = 2**62
 Integer = Annotated[int, Meta(gt=-LIMIT, lt=LIMIT)]

@@ -104,7 +104,7 @@ def _claim_beyond(claim: Claim, made: Claim | None) -> Iterator[str]:
     of the interval times the root of n.
     """
     if made is None or (claim.unit, claim.runs, len(claim.trials)) != (made.unit, made.runs, len(made.trials)):
-        yield "no figure of this name, unit and number of runs is made of the sessions"
+        yield "the sessions give no figure of this name, unit and number of runs"
         return
     half = 0.0 if made.low is None or made.high is None else max(made.high - made.value, made.value - made.low)
     ends = [("low end ", claim.low, made.low, half / 2), ("high end ", claim.high, made.high, half / 2)]
@@ -127,7 +127,7 @@ def _printed_beyond(found: bytes, made: bytes) -> Iterator[str]:
     for k, (value, half, unit) in enumerate(there):
         beside = here[k : k + 1] if len(there) == len(here) else here
         if not any(unit == u and abs(value - v) <= h and 2 * half >= h for v, h, u in beside):
-            yield f"{value:g} ± {half:g} {unit}, and no such figure is made of the sessions"
+            yield f"{value:g} ± {half:g} {unit}, but the sessions give no such figure"
 
 
 def margin(value: float, low: float | None, high: float | None) -> float:

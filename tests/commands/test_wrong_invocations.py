@@ -178,7 +178,7 @@ TABLE: list[tuple[str, int, tuple[str, ...]]] = [
     ("sweep --device mock", USAGE, ("needs a directory", "a new one with --out", "`rig sweep DIR`")),
     ("sweep --vary inference_s=1 --out new", USAGE, ("needs a device",)),
     ("sweep gone.toml --out new", USAGE, ("gone.toml is not a directory",)),
-    ("sweep headless --vary rate_hz=1", USAGE, ("--vary beside", "commas, no blanks")),
+    ("sweep headless --vary rate_hz=1", USAGE, ("--vary beside", "by commas only")),
     ("sweep headless --table", STORE, ("headless is not a sweep",)),
     ("sweep --device mock --out headless", STORE, ("headless is not a sweep",)),
 ]

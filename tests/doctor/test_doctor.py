@@ -174,7 +174,7 @@ def said_of(rail: Rail, *chunks: Chunk, tick_hz: float = 1e3) -> dict[str, Findi
 @pytest.mark.parametrize(("ticks", "level"), [(10, "ok"), (10_000, "broken")])
 @pytest.mark.parametrize("rate_hz", [0.0, 100.0])
 def test_a_time_in_another_unit_is_broken(rate_hz: float, ticks: int, level: str) -> None:
-    """A tick is declared as a millisecond. If the board counts microseconds, its rate is a thousandth by the stamps."""
+    """A tick is declared as a millisecond. If the board counts microseconds, stamps give a thousandth of the rate."""
     rail = replace(RAIL, rate_hz=rate_hz)
     taken = Taken(Bracket(0, 0, 1))
     for k in range(20):
@@ -402,7 +402,7 @@ def test_the_host_is_described(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("step_ns", "level"), [(50, "ok"), (2000, "doubtful")])
-def test_only_a_mostly_slow_clock_is_doubtful(tmp_path: Path, monkeypatch: Patch, step_ns: int, level: str) -> None:
+def test_one_slow_reading_makes_no_clock_doubtful(tmp_path: Path, monkeypatch: Patch, step_ns: int, level: str) -> None:
     """The host is busy with something else during one reading."""
     steps = np.full(4000, step_ns)
     steps[500] = 10_000_000
@@ -433,7 +433,7 @@ def test_missing_energy_counters_are_broken(tmp_path: Path) -> None:
     assert found.level == "ok"
 
 
-def test_a_missing_serial_port_is_answered_with_the_present(tmp_path: Path) -> None:
+def test_for_a_missing_serial_port_the_present_ones_are_named(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev" / "ttyACM3").touch()
     (found,) = permission_findings("board", "mlperf-tiny", ["/dev/no-such-port", "x", 3], tmp_path)
@@ -474,7 +474,7 @@ def test_an_impossible_timeout_is_refused(value: str) -> None:
     assert command("mock", "--timeout", value) == UsageError.exit_code
 
 
-# ---- a board and each substitute for a meter: names, ranges, rates, and the order of power -------------------------
+# ---- a board and each simulated meter: names, ranges, rates, and the order of opening -------------------------------
 
 BOARD = f"{ROOT / 'drivers' / 'devices' / 'mlperf_tiny' / 'device.py'}:open_device"
 WATCHES = ("serial-text", "nvml", "rapl")

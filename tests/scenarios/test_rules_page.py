@@ -56,7 +56,7 @@ def test_every_quotation_is_in_its_text() -> None:
 
 
 def checks() -> set[str]:
-    """Return the rules that a single change to a session breaks, those of benchmarks and of figures to be reported."""
+    """Return the names of checks: rules that one change to a session breaks, rules of benchmarks, figures to report."""
     broken = {rule for *_, failing in CHANGES.values() for rule in failing}
     broken |= {f"benchmark: {name}" for benchmark in benchmarks() for name in benchmark.parameters}
     broken |= {f"benchmark: option {name}" for benchmark in benchmarks() for name in benchmark.options}

@@ -1,4 +1,4 @@
-"""Runs on a simulated plant by the options of its device, its meter and its scenario: recorded and evaluated."""
+"""Record and evaluate a run on a simulated plant, given the options of its device, meter and scenario."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -331,7 +331,7 @@ def test_durations_are_readable(seconds: float, text: str) -> None:
 
 def test_a_bench_name_is_refused_with_the_alternative(here: Path) -> None:
     (here / "bench.toml").write_text('[devices.board1]\ndriver = "mock"\n')
-    with pytest.raises(UsageError, match=r"'board1'\. It is a name of the bench file"):
+    with pytest.raises(UsageError, match=r"'board1'\. The bench file has this name"):
         bench.sweep("--device", "board1", "--out", "sweep")
 
 

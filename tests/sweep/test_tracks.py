@@ -66,7 +66,7 @@ def test_one_network_on_two_devices_makes_one_table(here: Path, capsys: Capture)
     page = (here / "both" / "tracks.html").read_text()
     assert "SIMULATED" in page and "Algorithm track" in page and "System track" in page and "<svg" in page
     assert chip["rails"] and lookup["rails"] == []
-    assert f">{', '.join(chip['rails'])}</td>" in page, "a core and a board are no ranking"
+    assert f">{', '.join(chip['rails'])}</td>" in page, "figures of a core and of a board cannot be ranked"
     assert ">no meter</td>" in page and 'data-of="counting_device.py:open_device SIMULATED"' in page
     assert "Activation sparsity" in page and ">—</td>" in page
 
@@ -99,7 +99,7 @@ def test_six_networks_give_energy_per_operation_and_execution(here: Path, capsys
     assert "per effective operation" in page and "The line fits" in page
 
 
-def test_unrelated_energy_is_not_stated(here: Path, capsys: Capture) -> None:
+def test_energy_unrelated_to_operations_is_not_stated(here: Path, capsys: Capture) -> None:
     networks = sorted(path.name for path in here.glob("n*.txt"))
     given = ("--devices", COUNTING, "--simulate", "--meter", METER, "--option", "law=scatter")
     energy = tracks(capsys, *networks, *given, idle_s=2.0)[1]["energy"][COUNTING]

@@ -133,7 +133,7 @@ def waits_in_a_queue(seed: int, n: int) -> Floats:
 
 
 def test_intervals_of_queued_latencies_cover_their_correlation() -> None:
-    """The mean wait of random arrivals at even service is half of that at random service (Pollaczek and Khinchine)."""
+    """With random arrivals, constant service times halve the mean wait of random ones (Pollaczek and Khinchine)."""
     every = waits_in_a_queue(1000, 600_000)
     true = {"latency_mean_s": 1.0 + 0.5 * 0.75 / (1.0 - 0.75), "latency_p50_s": float(np.median(every))}
     held = Counter[str]()
@@ -156,7 +156,7 @@ def batched(seed: int, count: int, uneven: bool = False) -> Queries:
 @pytest.mark.parametrize("uneven", [False, True])
 @pytest.mark.parametrize("count", [8, 20, 60, 150])
 def test_percentiles_count_a_batch_as_one_value(count: int, uneven: bool) -> None:
-    """All samples of a batch may have the longest latency; a percentile equal to it has none above it."""
+    """All samples of a batch may have the longest latency; no latency is above a percentile that equals it."""
     least = {50: 6, 90: 36, 97: 122, 99: 368}  # fewer independent values do not bound the percentile
     held, stated = Counter[int](), Counter[int]()
     for seed in range(200):
@@ -194,7 +194,7 @@ LATENCIES = ("latency_mean_s", "latency_p50_s", "latency_p90_s")
 
 
 def least_held(every: Iterable[Queries], runs: Iterable[Queries]) -> int:
-    """Return how many ``runs`` hold a latency's mean over ``every`` run in their interval: the least of three."""
+    """Return how many intervals of ``runs`` hold a figure's mean over ``every``: the least of three figures."""
     ordered = [np.sort(q.latency_s()) for q in every]
     true = np.mean([[one.mean(), nearest_rank(one, 0.5), nearest_rank(one, 0.9)] for one in ordered], axis=0)
     held = Counter[str]()
@@ -277,7 +277,7 @@ def test_a_free_device_takes_a_batch_at_its_recorded_time() -> None:
     sizes = np.array([4, 1, 2])
     found = batched_s(np.random.default_rng(1), at_s, sizes, 0.6 + 0.1 * sizes, 4)
     assert (found + at_s).round(9).tolist() == [
-        [0.7, 1.7, 1.7, 1.7, 1.7, 2.4, 5.7],  # one of one, one of four, and one alone of the rest
+        [0.7, 1.7, 1.7, 1.7, 1.7, 2.4, 5.7],  # a batch of one, a batch of four, and the last two alone
         [0.7, 1.7, 2.7, 3.7, 4.7, 4.7, 4.7],  # the last three take as long as four, since no three were recorded
     ]
 
@@ -536,7 +536,7 @@ def test_an_unbounded_percentile_states_no_uncertainty(n: int, stated: bool) -> 
     assert ("too few to bound it" in q.method) is not stated
 
 
-def test_a_side_with_too_few_values_is_open() -> None:
+def test_an_interval_is_open_where_values_are_too_few() -> None:
     assert interval(np.array([1.0, 2.0, 3.0]), 0.999)[1] == math.inf
     assert interval(np.array([1.0, 2.0, 3.0]), 0.5) == (-math.inf, math.inf)
 

@@ -189,7 +189,7 @@ def test_the_command_prints_writes_and_exits(tmp_path: Path, capsys: Capture) ->
 
 
 def test_unhashed_files_are_reported(tmp_path: Path, capsys: Capture) -> None:
-    """A submitter can put an own audit beside the folder."""
+    """A submitter can put an audit of their own into the folder."""
     folder = submitted(tmp_path / "made", unpacked("single-session", tmp_path / "lab")).path
     (folder / "derived").mkdir()
     (folder / "derived" / "audit.html").write_text("no check failed")
@@ -200,7 +200,7 @@ def test_unhashed_files_are_reported(tmp_path: Path, capsys: Capture) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SETS))
-def test_the_auditor_has_the_current_sets(name: str) -> None:
+def test_the_auditor_has_the_current_sets_of_rules(name: str) -> None:
     for scenario in SETS[name][2]:
         values = known_values(name, scenario)[-1]
         today = rules(name, scenario)
