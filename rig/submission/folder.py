@@ -6,6 +6,7 @@ The bytes of an archive depend only on the folder. ``ssh-keygen`` signs, with a 
 import base64
 import gzip
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -105,9 +106,9 @@ def _check_paths(sessions: Sequence[Path], out: Path, archive: Path | None) -> N
             raise refused(name, str(path), f"Name a place beside it with --{name}", what)
     if archive is not None and not archive.name.endswith(ARCHIVES):
         raise refused("archive", str(archive), f"Let its name end in {', '.join(ARCHIVES)}")
-    places = [path.resolve() for path in sessions]
+    places = [os.path.realpath(path) for path in sessions]
     if double := next((path for path in places if places.count(path) > 1), None):
-        raise UsageError(f"{double} is named twice", field="session", value=str(double), remedy="Name it once")
+        raise UsageError(f"{double} is named twice", field="session", value=double, remedy="Name it once")
 
 
 def _holder(path: Path) -> Path | None:
@@ -125,8 +126,8 @@ def _holder(path: Path) -> Path | None:
 
 def _names(sessions: Sequence[Path]) -> list[str]:
     """Return a plain name for each session, numbered if two have the same."""
-    plain = (re.sub(r"[^A-Za-z0-9._-]", "_", path.resolve().name).lstrip(".")[:100] or "session" for path in sessions)
-    return distinct(plain)
+    plain = (re.sub(r"[^A-Za-z0-9._-]", "_", Path(os.path.realpath(path)).name).lstrip(".")[:100] for path in sessions)
+    return distinct(name or "session" for name in plain)
 
 
 def files_of(sessions: Mapping[str, Path]) -> dict[str, Path]:

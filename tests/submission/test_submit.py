@@ -344,6 +344,11 @@ def test_a_session_named_twice_is_refused(lab: Path, tmp_path: Path) -> None:
     raised(UsageError, submitted, tmp_path, lab / "a", lab / "a", says="twice")
 
 
+def test_a_link_to_itself_is_no_session(tmp_path: Path) -> None:
+    (tmp_path / "self").symlink_to("self")
+    raised(OSError, submitted, tmp_path / "out", tmp_path / "self", says="symbolic links")
+
+
 def test_ctrl_c_leaves_no_incomplete_file(lab: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr("rig.submission.folder._copy", raising(KeyboardInterrupt()))
     raised(KeyboardInterrupt, submitted, tmp_path / "out", lab / "slow")
