@@ -4,6 +4,7 @@ measured on its training data is reported."""
 import json
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,14 @@ def test_lost_answers_are_reported(tmp_path: Path) -> None:
     run = answered(tmp_path, ["x", None, "x"])
     (told,) = answer_checks(run, answers_of(run))
     assert told.effect == "note" and told.found.startswith("1 of 3 answers are null")
+
+
+def test_a_completed_reply_without_output_is_reported(tmp_path: Path) -> None:
+    run = answered(tmp_path, ["x", "x"])
+    at = run.replies.column_names.index("output")
+    blank = replace(run, replies=run.replies.set_column(at, "output", [['"x"', None]]))
+    (told,) = answer_checks(blank, answers_of(blank))
+    assert told.found.startswith("1 completed requests have no output")
 
 
 # ---- devices with phases -------------------------------------------------------------------
