@@ -157,7 +157,7 @@ def verdict(table: list[dict[str, Any]], second: list[dict[str, Any]] | None = N
 
 
 def _held_at_least(f: dict[str, Any]) -> float:
-    """Return the least share of held figures that the plants dominated by noise allow; a few of them show little."""
+    """Return a lower limit of the share of held figures, by the plants dominated by noise; few plants lower it."""
     return clopper_pearson((f["coverage_noisy"] or 0.0) * f["n_noisy"], f["n_noisy"])[0]
 
 

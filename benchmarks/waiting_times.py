@@ -13,7 +13,7 @@ long      only with --readings: a report of a simulated trace, compared with rea
 
 Rows with `CPU` are processor time of whole processes, which other programs on the machine affect less. With
 `--priority`, both sides of `single` and `arrivals` have real-time priority, which Linux limits to 0.95 s per second. So
-also give `--seconds 0.6`. Prints a table (less is better) and, last, one JSON line.
+keep the runs of `arrivals` shorter: `--seconds 0.6`. Prints a table (less is better) and, last, one JSON line.
 """
 
 import argparse

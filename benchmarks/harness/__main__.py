@@ -74,7 +74,7 @@ def main() -> int:
     a = arguments()
     say: Say = (lambda _: None) if a.json else lambda line: print(line, flush=True)
     say(f"LoadGen {version('mlcommons-loadgen')}; {os.cpu_count()} CPUs, load average {os.getloadavg()[0]:.1f}")
-    say("medians, with every value or the range in parentheses; on our side, Arrow allocates from the system")
+    say("medians, with every value or the range in parentheses; on our side, Arrow uses the system's allocator")
     parts, goals = {}, list[Goal]()
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(Path(folder), a.tries, a.patience_s)

@@ -75,7 +75,7 @@ def _absorbed(compatible, classes, locked, enough, v):
                 _flip(classes[k], v)
                 _flip(classes[j], w)
                 return True
-            if incomplete:  # v and a vertex each of classes k and j never fit together: they add at most 2
+            if incomplete:  # v, a vertex of class k and one of class j never fit together: they add at most 2
                 locked[k] = locked[j] = 1
                 return True
     return False

@@ -102,7 +102,7 @@ def _near(series: Series, first: float, last: float) -> tuple[float, float] | No
 
 @dataclass(frozen=True)
 class Shown:
-    """The part of a rail in a picture: a line through moments, and bars from a lower to an upper end.
+    """The part of a rail in a picture: a line through values in time, and bars from a lower to an upper end.
 
     Values are in watts times ``factor``. Single readings have no bars.
     """

@@ -107,8 +107,8 @@ def _energies(found: Tracks) -> list[tuple[str, str]]:
         told = f"No energy per operation is stated: {line.refusal}."
         if not line.refusal:
             idle = [point.idle_j for point in found.points[device]]
-            told = f"{per_operation} per effective operation and {per_execution} per execution, above idle. Idle under "
-            told += f"an execution is {_said(Quantity(min(idle), 'J'))} to {_said(Quantity(max(idle), 'J'))} more. "
+            told = f"{per_operation} per effective operation and {per_execution} per execution, above idle. Idle "
+            told += f"energy per execution is {_said(Quantity(min(idle), 'J'))} to {_said(Quantity(max(idle), 'J'))}. "
             told += f"The line fits: chi-squared is {line.misfit:.3g}, and {line.allowed:.3g} is allowed."
         sentences.append((clean(short(device)), clean(told)))
     return sentences

@@ -35,8 +35,8 @@ def like(path: Path, workload: str | None = None) -> tuple[Request, list[str]]:
     """Return the task and options with which to repeat a run, session or submission, and the options not taken.
 
     ``workload`` replaces the recorded workload. The request names no device, meter, path or code. Raises ``UsageError``
-    for a submission of several configurations, an import, and a recording of nothing but probes. Raises
-    ``UnknownNameError`` for a scenario, workload or rules that the rig does not have. Other errors are those of
+    for a submission of several configurations, an import without ``workload``, and a recording of nothing but probes.
+    Raises ``UnknownNameError`` for a scenario, workload or rules that the rig does not have. Other errors are those of
     ``rig.report``.
     """
     path = _only_session(path)

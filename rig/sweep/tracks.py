@@ -52,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """One network on one device; ``figures`` are empty without a measurement, and ``error`` says why this failed."""
+    """One network on one device; ``figures`` are empty without a measurement, and ``error`` says why it failed."""
 
     device: str
     network: str

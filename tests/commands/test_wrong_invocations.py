@@ -188,7 +188,7 @@ ASTRAY = ("Traceback", "ulimit", "cable", "ask for the original", "examples/", "
 
 @pytest.fixture(scope="module")
 def mistakes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of files, each with one mistake."""
+    """A folder of files, most of them with one mistake."""
     folder = tmp_path_factory.mktemp("mistakes")
     for name, text in FILES.items():
         (folder / name).parent.mkdir(exist_ok=True)

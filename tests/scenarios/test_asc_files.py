@@ -74,7 +74,7 @@ def edited(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_the_test_split_is_every_other_clip_of_device_a(tau: Path) -> None:
+def test_the_test_split_is_all_clips_of_device_a_that_are_not_in_train(tau: Path) -> None:
     workload = opened(tau)
     assert len(workload.samples) == 24
     assert Counter(s.label for s in workload.samples) == dict.fromkeys(CLASSES, 6)
@@ -146,7 +146,7 @@ FOLD = "evaluation_setup/fold1_"
 def test_unusable_lists_are_refused(
     tau: Path, file: str, old: str, new: str | None, field: str, value: str | None, said: str
 ) -> None:
-    """A column that is missing, a label against a name, a clip in both folds or in one only, no file, and no text."""
+    """Missing columns, a label unlike the name, a clip in both folds or not in meta.csv, a missing file, no UTF-8."""
     text = (tau / file).read_text()
     if new is None:
         (tau / file).unlink()

@@ -1,4 +1,4 @@
-"""The Mackey-Glass series: solved by the equation, cut as in the benchmark."""
+"""The Mackey-Glass series: computed from its equation, cut as in the benchmark."""
 
 from typing import Any
 

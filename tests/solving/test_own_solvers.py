@@ -37,7 +37,7 @@ def replied(device: rig.Device, sample: rig.Sample = SAMPLE, budget: rig.Budget 
         device.stage([sample])
         device.submit([sample], budget)
         until_s = time.monotonic() + 20.0
-        while not (replies := device.poll(20.0)) and time.monotonic() < until_s:  # a solver looks every half second
+        while not (replies := device.poll(20.0)) and time.monotonic() < until_s:  # poll waits at most 0.5 s
             pass
         (reply,) = replies
         return reply

@@ -111,7 +111,7 @@ def members(group: int) -> list[int]:
 
 
 def gone(pids: Iterable[int]) -> None:
-    """Fail unless these processes end soon; what a test starts would live for a minute."""
+    """Fail unless these processes end soon. Unless it is ended, what a test starts lives for a minute."""
     until(lambda: living().keys().isdisjoint(pids), 30.0)
 
 

@@ -60,7 +60,7 @@ def _shared(e: Evidence) -> Iterator[str]:
 
 
 def _measured(run: Run) -> Iterator[tuple[str, Any]]:
-    """Yield what no other measurement repeats: readings, and the times between host stamps, or else the stamps."""
+    """Yield what no other measurement repeats: readings, and times between stamps, or stamps if few times differ."""
     if not run.start.get("imported"):  # stamps of an imported run may come from a plan
         told = (ticks(table(run, "replies"), name) for name in ("issued_ns", "completed_ns"))
         stamps = np.sort(np.concatenate([ns[there] for ns, there in told]))

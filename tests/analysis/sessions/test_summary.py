@@ -183,7 +183,7 @@ def test_a_shared_error_does_not_hide_trial_scatter() -> None:
 @pytest.mark.parametrize("scatter", [0.0, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("n", [2, 3, 5])
 def test_the_interval_of_few_trials_holds_the_truth(n: int, scatter: float, shared: float) -> None:
-    """Each trial knows its own error, of 1, and a calibration that all share, but not how far trials scatter."""
+    """Each trial states its own noise, 1, and a calibration error that all share, but not how far trials scatter."""
     draw, held = np.random.default_rng(n), 0
     parts = (Component("noise", 1.0), Component("gain", shared, shared="gain:core"))[: 1 + bool(shared)]
     for _ in range(1000):
@@ -220,7 +220,7 @@ def test_trials_of_the_same_problems_do_not_narrow_the_interval() -> None:
 
 
 def test_session_energy_weights_phases_by_their_executions() -> None:
-    """``b`` runs in 4 of 10 inferences: 1.4 J is their mix. If ``b`` ran in all, the mix would take 2 J."""
+    """``a`` and ``b`` take 1 J each. ``b`` runs in 4 of 10 inferences: 1.4 J on average; if it ran in all, 2 J."""
     key = FigureKey("energy_per_inference_j")
     energies = Figures({replace(key, phase=p): Quantity(j, "J") for p, j in (("", 1.4), ("a", 1.0), ("b", 1.0))})
     for n_b, mix_j in ((4, 0.0), (10, 0.6 / 3.0**0.5)):
@@ -243,7 +243,7 @@ def of_times(count: int, longest_s: float) -> Quantity:
 
 @pytest.mark.parametrize("counts", [(20, 20), (2000, 20), (20, 2000)])
 def test_trials_do_not_bound_an_unbounded_percentile(counts: tuple[int, int]) -> None:
-    """Trials repeat the same samples, so their scatter shows nothing about similar samples."""
+    """Trials repeat the same samples, so their scatter shows nothing about other samples."""
     values = [of_times(count, 0.3 + k) for k, count in enumerate(counts)]
     assert any(not q.stated for q in values)
     mean = _mean(values)
@@ -351,9 +351,9 @@ OTHERWISE = "samples answered otherwise for {} than for accuracy"
     ("power", "wxyz", "wwww", 3),  # a device that skips the work uses little power
     ("speed", [{"label": "a", "p": 0.9}] * 4, [{"label": "a", "p": 0.8}] * 4, 0),  # only the decision matters
     ("speed", [{"label": "a"}] * 4, [{"label": "b"}] * 4, 4),
-    # one percent of accuracy is one answer in 100, and may be noise: ten answers that all become right are not
+    # four answers in 100 that become right may be chance, ten are not
     ("power", "x" * 96 + "y" * 4, "x" * 100, 0), ("power", "x" * 90 + "y" * 10, "x" * 100, 10),
-    # of 40 answers as many are wrong, but of other samples: 8 may differ by chance, 10 may not
+    # both runs have equally many wrong answers, but to different samples: 8 of 40 may differ by chance, 10 may not
     ("power", "y" * 2 + "x" * 38, "x" * 38 + "y" * 2, 0), ("power", "y" * 4 + "x" * 36, "x" * 36 + "y" * 4, 0),
     ("power", "y" * 5 + "x" * 35, "x" * 35 + "y" * 5, 10),
 ])  # fmt: skip
@@ -376,7 +376,7 @@ def test_samples_missing_from_the_accuracy_run_are_not_compared(summary: Summari
 
 
 def test_an_answer_without_a_label_is_not_compared(summary: Summarise, tmp_path: Path) -> None:
-    """Pre-processing issued alone answers without a label."""
+    """If pre-processing is issued alone, its answer has no label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
     device = structs.replace(accurate.start.device, phases=["hear", "think"])
     with Recorder(tmp_path / "p") as r:

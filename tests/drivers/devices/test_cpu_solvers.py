@@ -244,7 +244,7 @@ def test_solvers_keep_time(solve: Solve, budget_s: float, busy_from: float, unus
 
 
 def test_solving_continues_after_one_long_delay(monkeypatch: Patch) -> None:
-    """A call that seems to take half the budget never begins again, so its true pace is never learnt."""
+    """Otherwise a call that once seemed too long would never begin again, and its true pace would not be learnt."""
     host, pace = Host(), Pace()
     pace.step(0.01, 1.0)
     monkeypatch.setattr(solver, "time", host)

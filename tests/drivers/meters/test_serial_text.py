@@ -140,7 +140,7 @@ def test_the_first_reading_is_inside_the_bracket(time_column: str, ready_s: floa
             chunks += meter.read()
         true_ns = it.sim.ended_ns(round(float(chunks[0].value[0])))
     if time_column == "-":
-        true_ns -= 5_000_000  # on a grid the bracket is where the first reading begins
+        true_ns -= 5_000_000  # without a time column, the bracket is about the begin of the first reading
 
     assert bracket.before_ns <= true_ns <= bracket.after_ns
     assert bracket.after_ns - bracket.before_ns < 1_000_000_000
@@ -174,7 +174,7 @@ def test_a_written_dialogue_is_read_exactly() -> None:
         heard.append(data)
         wire.send(b"boot\r\n# time, mW, n\r\n" + "".join(f"{line}\r\n" for line in lines[:3]).encode())
         if len(heard) > 1:
-            for part in (lines[3:4], lines[4:]):  # the series begins with a line later than any latency
+            for part in (lines[3:4], lines[4:]):  # readings count from a line that is later than any latency
                 time.sleep(0.06)
                 wire.send("".join(f"{line}\r\n" for line in part).encode())
 
@@ -198,7 +198,7 @@ def test_a_written_dialogue_is_read_exactly() -> None:
     (lambda line: line + line, 0),
     (lambda line: line + b"\x00\r\n# hello\r\n", 0),
 ])  # fmt: skip
-def test_a_garbled_line_is_one_missing_reading(change: Callable[[bytes], bytes], missing: int) -> None:
+def test_garbled_lines_are_missing_readings(change: Callable[[bytes], bytes], missing: int) -> None:
     sketch = Sketch(columns="count:count,core:mW,x:xor8")
     options = COUNTED | {"columns": "n:count, core:mW, x:xor8", "bad_share": 0.5}
     with live("serial-text", sketch=sketch) as it, closing(it.open(**options)) as meter:

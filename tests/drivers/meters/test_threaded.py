@@ -144,7 +144,7 @@ def test_unread_readings_are_bounded() -> None:
 # ---- the count of readings ---------------------------------------------------------------
 
 
-def test_time_after_stop_holds_no_readings() -> None:
+def test_no_readings_are_expected_after_stop() -> None:
     class Leaping(HostClock):
         ahead_ns = 0
 
