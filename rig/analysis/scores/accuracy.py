@@ -88,8 +88,8 @@ def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
         yield note(f"{without}, and their times and energies are in the figures")
     elif told and told[0] is None:
         yield Finding("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
-    replies = counted_replies(run, "issue", "output", "completed_ns")
-    ended, spoken = (set(replies["issue"].filter(replies[c].is_valid()).to_pylist()) for c in ("completed_ns", "output"))
+    rows, held = counted_replies(run, "issue", "output", "completed_ns"), ("completed_ns", "output")
+    ended, spoken = (set(rows["issue"].filter(rows[name].is_valid()).to_pylist()) for name in held)
     if told and (blank := ended - spoken):
         yield note(f"{len(blank)} completed requests have no output, and accuracy leaves them out")
     if odd:
