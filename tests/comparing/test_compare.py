@@ -210,6 +210,17 @@ def test_power_scatters_as_far_as_executions_draw_it(
     assert all((not first) * 0.01 <= share <= 0.09 for share in shares_shown(run, 300).values())
 
 
+def test_noise_of_readings_counts_once_in_a_difference_of_powers() -> None:
+    rng = np.random.default_rng(0)
+
+    def run() -> Subject:
+        watts = rng.normal(2.0, 0.05, 40)
+        return ran({POWER: Quantity(2.0, "W", (Component("white noise", 0.05 / 40**0.5),))}, np.ones(40), watts)
+
+    halves = [half(compared(run(), run()).differences[0]) for _ in range(40)]
+    assert np.median(halves) == pytest.approx(1.96 * 0.05 * (2 / 40) ** 0.5, rel=0.15)
+
+
 def test_a_device_whose_power_and_pauses_scatter_is_no_other_device_when_measured_again(tmp_path: Path) -> None:
     for k in range(2):
         rng, lab = np.random.default_rng(k), plain_lab(1, "plain")

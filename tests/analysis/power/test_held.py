@@ -274,6 +274,11 @@ def ends_with_its_work(lab: Lab) -> None:
     lab.idle_s, lab.deliver = lab.idle_s[:1], lambda n: np.arange(int(15.85 * lab.rate_hz))
 
 
+def ends_within_the_only_span(lab: Lab) -> None:
+    middle_s = float(lab.spans_s[0].mean())
+    lab.idle_s, lab.deliver = lab.idle_s[:1], lambda n: np.arange(int(middle_s * lab.rate_hz))
+
+
 def after_work(fall: str, lab: Lab) -> None:
     """The gaps are above idle; after the last span, at 15.9 s, power falls, and no idle window begins before 18 s."""
     even(lab)
@@ -379,6 +384,7 @@ WORLDS = [
     World("gated_at_once", (1, 2), off=1.0, narrow=0.01, bias=(0.0, 1e-3)),
     World("gated_by_class", (1_000_000,), narrow=5e-3),
     # what no reading saw
+    World("one_long_span", (0,), ends_within_the_only_span, off=1.0),
     World("trace_ends_early", (0,), bias=(1e-6, np.inf), part="parts of spans without readings",
           says="holds no reading, so a drift of idle is not known"),
     World("scanner_returns_to_this_channel_now_and_then", (26001, 26025), part="parts of spans without readings"),
@@ -409,6 +415,8 @@ WORLDS = [
     World("even_spans_over_a_slow_link", (0, 1), narrow=0.01),
     # a meter's steps at idle are no change of level, nor are pulses that come at work and at idle
     World("usb_meter_of_coarse_amperes_and_volts", (22005, 23003)),
+    World("windows_of_another_firmware_and_one_of_this", (71004, 71007)),
+    World("readings_are_stamped_at_a_trigger_long_before", (26011,), figures=(), says="lie [0-9.]+ s earlier in the"),
     World("cell_sags_by_a_fifth", (26003, 26019)),
     World("fast_cache_of_a_drive_fills_and_is_emptied_at_rest", (26004, 26014)),
     World("each_clock_compared_at_one_end_only", (26029,)),

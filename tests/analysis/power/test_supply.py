@@ -288,6 +288,15 @@ def test_the_residual_step_bounds_the_error_of_a_dithered_mean(sigma: float, lev
     assert left <= 0.01 or sigma < 0.75
 
 
+def test_volts_read_with_their_amperes_follow_no_resistance() -> None:
+    at, amperes = np.arange(40.0), np.tile([1.0, 2.0], 20)
+    one, other = (
+        Volts(Rail("a", "mean"), at, at + 1.0, value, np.ones(40, bool), np.zeros(40, bool))
+        for value in (amperes, 5.0 - 0.1 * amperes)
+    )
+    assert sagging(other, other.value, one)[1] is None
+
+
 @given(st.floats(1e-6, 1e3), st.integers(2, 3), st.integers(0, 2**32 - 1))
 def test_a_step_is_found_without_two_adjacent_levels(step: float, few: int, seed: int) -> None:
     levels = np.array([0, 2 * few, 5 * few, 9 * few + 1, 20 * few])

@@ -196,7 +196,7 @@ def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
 
 @pytest.mark.parametrize(("kind", "seed"), [
     ("plain", 2), ("gated_inrush", 2), ("clips_at_zero", 0), ("volts_read_slowly", 1),
-    ("synchronous_part_aperture", 0),
+    ("synchronous_part_aperture", 0), ("declared_pole_under_bursts_and_awake_gaps", 5),
 ])  # fmt: skip
 def test_stretches_and_pieces_agree(kind: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lab, run = recorded(seed, kind, tmp_path)
