@@ -298,7 +298,7 @@ def unseen(model: RailModel, inner: Estimate, windows_s: Floats, missing: float)
     parts, bias_w = [], 0.0
     outside = ~covered(r, spans)
     bias_w += UNSEEN * float(length[outside].sum() / length.sum()) * spread_w
-    shown_s = _shown_s(r, spans)
+    shown_s = np.where(outside, 0.0, _shown_s(r, spans))
     u_w = spread_w * float(np.linalg.norm(shown_s / max(shown_s.sum(), 1e-300) - length / length.sum()))
     parts.append(Component("parts of spans without readings", u_w, max(float(np.count_nonzero(seen)) - 1.0, 1.0)))
     if missing:
