@@ -23,6 +23,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from benchmarks.command_line import concluded, parser_of
 from fixtures.worlds.random_draw import Draw, draw, measured
 from rig.analysis.evaluate import evaluate
@@ -57,7 +59,7 @@ def subject(d: Draw, trials: int, folder: Path) -> Subject:
         measured(replace(d, meter=d.meter | {"meter_seed": d.meter["meter_seed"] + 104729 * trial}), path)
         results.append(evaluate(open_run(path)))
     mean = Figures(over_trials([r.quantities for r in results]))
-    return Subject(folder, "", replace(results[0], quantities=mean), False, frozenset({path.name}), {})
+    return Subject(folder, "", structs.replace(results[0], quantities=mean), False, frozenset({path.name}), {})
 
 
 def noisy(d: Draw, times: float) -> Draw:

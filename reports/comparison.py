@@ -3,9 +3,10 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 from typing import Any
+
+from msgspec.structs import replace
 
 from reports import format as report_format
 from reports.format import cut, short_text, signed, text_of, title

@@ -6,8 +6,9 @@ This module is quick to import.
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import CATALOGUE, Scale, entry_of, title_of
 from rig.analysis.result.quantity import LITERAL, PEER, TRIMMED, Component, FigureKey, Quantity

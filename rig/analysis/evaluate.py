@@ -3,11 +3,12 @@
 import math
 import mmap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial, reduce
 
 import numpy as np
 import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.complexity.cost_and_activity import complexity_of, energies_of
 from rig.analysis.power.energy import average_figures, energy_figures, with_learning
@@ -88,8 +89,7 @@ def evaluate(run: Run, at_once: int = AT_ONCE) -> Result:
     )
 
 
-@dataclass(frozen=True)
-class _Recorded:
+class _Recorded(Struct, frozen=True):
     """A recording whose spans and readings are all in run seconds by the device's clock.
 
     A span is the time from begin to end of what the device ran for a sample. ``models`` holds the power model of each

@@ -3,12 +3,13 @@
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import entry_of
 from rig.analysis.result.proportion import independent, paired_difference, proportion
@@ -60,8 +61,7 @@ Right = Mapping[tuple[str, str, str], bool]
 """By the digest of the data set, the sample's id and the name of its data: whether the answer was right."""
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """One side of a comparison: its path, the name of its configuration, and its result."""
 
     path: Path
@@ -81,8 +81,7 @@ class Subject:
     """
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(Struct, frozen=True):
     """One figure of two subjects; ``low`` to ``high`` is the interval of ``second - first``, if one is stated."""
 
     key: FigureKey
@@ -126,8 +125,7 @@ class Difference:
         return found if self.paired is None else {**found, "right_in_one_only": list(self.paired)}
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """Two subjects, the difference of each figure that both state, and the figures that only one of them states."""
 
     first: Subject

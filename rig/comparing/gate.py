@@ -2,8 +2,10 @@
 
 import math
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.result.figure_catalogue import CATALOGUE

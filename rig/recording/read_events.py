@@ -6,12 +6,12 @@ Each line has the hash of the line before (the chain), and a separate file has t
 import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import pyarrow as pa
+from msgspec import Struct
 
 from rig.errors import DataError, IntegrityError, StoreError
 from rig.recording.disk.decoding import decode, strict
@@ -32,8 +32,7 @@ class _Head(msgspec.Struct):
     schema: Any = None
 
 
-@dataclass(frozen=True)
-class Log:
+class Log(Struct, frozen=True):
     """The verified and decoded lines of ``events.jsonl``."""
 
     start: Start

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import asdict
 from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
@@ -30,8 +31,7 @@ PAYLOAD_BYTES = 1 << 30
 """The largest file of a payload that is read."""
 
 
-@dataclass(frozen=True)
-class Run(Log):
+class Run(Log, Struct, frozen=True):
     """One recording.
 
     After a crash, ``stop`` is None, and each table and trace ends at its last whole batch.
@@ -155,6 +155,6 @@ def _opened(folder: Folder, at_once: int) -> Run:
     check_descriptions(log.start, {name: trace.rail for name, trace in by_name.items()})
     left_out = (*left_out, *(what for _, lost in found for what in lost))
     return Run(
-        path=folder.path, folder=folder, **vars(log), **read, traces=by_name, trace_files=tuple(trace_files),
+        path=folder.path, folder=folder, **asdict(log), **read, traces=by_name, trace_files=tuple(trace_files),
         truncated=tuple(truncated), left_out=left_out,
     )  # fmt: skip

@@ -7,13 +7,13 @@ SHA-256 of ``session.json``. It depends on every run, the purpose of each run, a
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.disk.decoding import strict
@@ -35,8 +35,7 @@ BrokenOff = Annotated[str, Meta(pattern=r"\Abroken/(?!\.)[^/\\\x00-\x1f\x7f]{1,2
 """The place, inside the session, of a recording that was interrupted."""
 
 
-@dataclass(frozen=True)
-class SizeProbe:
+class SizeProbe(Struct, frozen=True):
     """One size that a search tried: whether the device solved it, and the result or the error."""
 
     nodes: int
@@ -63,8 +62,7 @@ class _Document(msgspec.Struct, frozen=True, kw_only=True):
     repeated: list[BrokenOff] = []
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(Struct, frozen=True):
     """A session whose hashes are verified."""
 
     path: Path

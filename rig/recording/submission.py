@@ -7,12 +7,11 @@ manifest and the folders called ``derived``.
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from rig.errors import IntegrityError, StoreError
 from rig.recording.disk.decoding import strict
@@ -119,8 +118,7 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     configurations: Annotated[list[Configuration], Meta(min_length=1, max_length=10_000)]
 
 
-@dataclass(frozen=True)
-class Opened:
+class Opened(Struct, frozen=True):
     """A submission whose files match its manifest. Only an audit checks the signature."""
 
     path: Path

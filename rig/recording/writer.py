@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
@@ -81,7 +82,7 @@ class Recorder:
         if isinstance(event, Start):
             self.device, self.replies.on_host_clock = event.device.name, event.device.clock is None
             self._start = event
-            event = msgspec.structs.replace(event, as_recorded={})
+            event = replace(event, as_recorded={})
         self._chain.append(event)
 
     def brackets(self, clock: str, rows: Iterable[Bracket], why: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding, note
@@ -24,8 +26,7 @@ from rig.session.evaluate_in_parallel import results_of
 GO_ON = "Go on with `rig measure --resume`"
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(Struct, frozen=True):
     """The figures of a run, or of a session with its runs, and the files of the report.
 
     ``result`` is None for a session whose runs have no common figures; then only the runs have files.
@@ -134,8 +135,7 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
         yield Part(folder.name, purpose, run, result)
 
 
-@dataclass(frozen=True)
-class Evaluated:
+class Evaluated(Struct, frozen=True):
     """A session or a single run that is verified and evaluated, without files."""
 
     path: Path

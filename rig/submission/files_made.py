@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from rig.analysis.sessions.one_bench_and_data import shared_recording
 from rig.engine.record import environment
@@ -54,7 +55,7 @@ def made_of(folder: Path, names: Sequence[str], head: Submission, about: bytes) 
         remedy = "Hand in each recording once, and measure again for another trial"
         raise DataError(said, field="session", value=other, remedy=remedy)
     rows = rows_of(read)
-    document = msgspec.structs.replace(head, configurations=[row.configuration for row in rows])
+    document = replace(head, configurations=[row.configuration for row in rows])
     pages: Mapping[str, bytes] = load("reports", "submission")(document, [(row.result, row.run) for row in rows])
     content = msgspec.json.format(msgspec.json.encode(document), indent=1) + b"\n"
     files = {**pages, FILE: content, submission_toml.FILE: about}

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
 
-import msgspec
+from msgspec.structs import replace
 
 from rig.recording.disk.size_limits import read_bounded
 from rig.recording.layout import DERIVED
@@ -60,7 +60,7 @@ def made_again(folder: Path) -> Again:
     found = open_submission(folder).document
     names = [name.removeprefix(f"{SESSIONS}/") for row in found.configurations for name in row.sessions]
     about, raw = submission_toml.read_about(folder / submission_toml.FILE)
-    again = made_of(folder, names, msgspec.structs.replace(found, about=about, configurations=[]), raw)
+    again = made_of(folder, names, replace(found, about=about, configurations=[]), raw)
     made, margins = again.files, _margins(again.document)
     recorded = files_of({name: folder / SESSIONS / name for name in names})
     held = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}

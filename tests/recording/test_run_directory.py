@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
+from msgspec import structs
 
 import rig
 from benchmarks.faults.forge import bind_again
@@ -190,7 +191,7 @@ def test_a_later_calibration_changes_only_the_figures(engine_run: Path) -> None:
     found = []
     for supply_v in (1.0, 2.0):
         rail = dataclasses.replace(core.rail, conversion=rig.Conversion("A", supply_v))
-        again = dataclasses.replace(run, traces={"core": dataclasses.replace(core, rail=rail)})
+        again = structs.replace(run, traces={"core": structs.replace(core, rail=rail)})
         found.append(rig.evaluate(again).quantities["active_power_w"].value)
     assert found[1] == pytest.approx(2.0 * found[0], rel=1e-9)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from reports.submission.leaderboard import EQUAL
 from rig.commands.shell.main import main
@@ -89,7 +90,7 @@ def test_a_column_has_one_unit(tmp_path: Path) -> None:
     ({"ok": True, "anchored": True}, {}, "audited, pages not compared"),
     ({"ok": True, "anchored": True, "quick": True}, {}, "audited without arithmetic and pages"),
     ({"ok": True, "root": "0" * 64}, {}, "under audit"),
-    ({"ok": True}, {"about": msgspec.structs.replace(ABOUT, contact=" ")}, "incomplete"),
+    ({"ok": True}, {"about": replace(ABOUT, contact=" ")}, "incomplete"),
     ({"ok": True}, {"verdict": "INVALID"}, "invalid"),
     ({"ok": True}, {"verdict": "INVALID", "about": About()}, "invalid, incomplete"),
 ], ids=str)  # fmt: skip
@@ -118,7 +119,7 @@ def test_solvers_are_listed_by_benchmark_tier(tmp_path: Path, gap: float, tier: 
 
 def test_hostile_text_is_inert(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>\x1b[2J"
-    made(tmp_path, "a", msgspec.structs.replace(ABOUT, organization=evil), device=evil)
+    made(tmp_path, "a", replace(ABOUT, organization=evil), device=evil)
     page = board(tmp_path)
     assert "<script>alert" not in page and "\x1b" not in page
     assert page.count("<script>") == 1

@@ -1,7 +1,6 @@
 """A page is read in three screens: unfolded parts are short, in order, and readable without colour or mouse."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from reports.headlines_and_tables import key_figures
 from reports.render import render, write

@@ -4,7 +4,6 @@ import csv
 import io
 import math
 import re
-from dataclasses import replace
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from reports.pictures.colour_sheet import COLOURS, DIGIT, Sheet, ticks
 from reports.pictures.draw import draw

@@ -1,10 +1,10 @@
 """Numbers and names are written for people, and traces are thinned for a picture."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from reports import format as report_format, headlines_and_tables
 from reports.format import Group, brief, budget, flatten, groups, heading, kind_of, parts_of, quantity_text, si, title

@@ -4,7 +4,6 @@ import itertools
 import json
 import math
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,6 +11,7 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from reports.pictures.draw import draw
 from reports.render import render, write

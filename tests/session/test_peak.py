@@ -1,8 +1,8 @@
 """The search finds the highest valid rate, records every probe, and refuses if no rate is valid."""
 
+import dataclasses
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 import rig
 from fixtures.bench.mock_device import SETTLE_S
@@ -94,7 +94,7 @@ def request(out: Path, *options: str) -> rig.Request:
 
 def p99_s(rate_hz: float, seed: int = 1) -> float:
     """Return the 99th percentile of a deterministic server's latencies (Lindley), for the scenario's arrivals."""
-    rules = replace(quick("server"), warmup=0)
+    rules = dataclasses.replace(quick("server"), warmup=0)
     steps = server(Blank(4), rules, arrival_hz=rate_hz, duration_s=SECONDS, arrival_seed=seed)
     free_s, latency_s = 0.0, []
     for due_s in [s.due_ns * 1e-9 for s in steps if isinstance(s, rig.Issue) and s.due_ns is not None]:
@@ -142,7 +142,7 @@ def test_the_peak_interval_covers_another_draw_of_arrivals(tmp_path: Path) -> No
     said = [d.said for c in compare([tmp_path / name for name in ways]) for d in c.differences if d.key == PEAK]
     assert said == ["no difference shown", "worse"]
 
-    several = [structs.replace(part.result.start, device=DeviceRecord(max_batch=2)) for part in found.parts]
+    several = [replace(part.result.start, device=DeviceRecord(max_batch=2)) for part in found.parts]
     parts = [replace(p, result=replace(p.result, start=start)) for p, start in zip(found.parts, several, strict=True)]
     assert not peak_rate(parts)[PEAK].stated
     assert "nothing shows what another draw of arrivals gives" in peak_rate(parts)[PEAK].method

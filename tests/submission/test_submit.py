@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from fixtures.bench.mock_meter import MockMeter
 from reports.submission.results_csv import results_csv
@@ -197,8 +197,8 @@ def test_repeated_samples_do_not_narrow_accuracy(lab: Path, made: Submitted) -> 
 
 
 def test_a_name_is_never_a_spreadsheet_formula(made: Submitted) -> None:
-    row = msgspec.structs.replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
-    document = msgspec.structs.replace(made.document, configurations=[row])
+    row = replace(made.document.configurations[0], name="=cmd()", device="@x", workload="-1")
+    document = replace(made.document, configurations=[row])
     (said,) = csv.DictReader(results_csv(document, []).decode().splitlines())
     assert (said["name"], said["device"], said["workload"]) == ("'=cmd()", "'@x", "'-1")
 

@@ -2,10 +2,10 @@
 
 import io
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from reports.console import print_result
 from rig.analysis.result.finding import Finding, note, refusal

@@ -13,12 +13,13 @@ sample. Here, the two are separate figures.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, get_args
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.finding import Finding
@@ -32,8 +33,7 @@ RULE = "counted activity fits the declared network"
 RATE = "executions of a sample fit the model execution rate"
 
 
-@dataclass(frozen=True, slots=True)
-class Complexity:
+class Complexity(Struct, frozen=True):
     """The figures of complexity of a recording, and the checks that it fails."""
 
     figures: Figures
@@ -87,8 +87,7 @@ def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
     return Figures(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Counted:
+class _Counted(Struct, frozen=True):
     """The counters that the device reported with one answer."""
 
     issue: int

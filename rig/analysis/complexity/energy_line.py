@@ -8,9 +8,9 @@ power is unknown, so the larger uncertainty of the two cases is stated.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from rig.analysis.result.distributions import beta_quantile
 from rig.analysis.result.quantity import CALIBRATION, FigureKey, Figures, Quantity, linear, owned
@@ -27,8 +27,7 @@ LEVELS = ("busy level:", "idle level:")
 _MANY = 1e6
 
 
-@dataclass(frozen=True, slots=True)
-class Point:
+class Point(Struct, frozen=True):
     """One network: effective operations in an execution, its dynamic energy, and its idle energy (J)."""
 
     operations: float
@@ -36,8 +35,7 @@ class Point:
     idle_j: float
 
 
-@dataclass(frozen=True, slots=True)
-class EnergyLine:
+class EnergyLine(Struct, frozen=True):
     """Energies in J, or why there are none. ``misfit`` is chi-squared of the residuals, and ``allowed`` its limit."""
 
     per_operation: Quantity | None = None

@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.power.model.rail_model import RailModel
 from rig.analysis.result.quantity import Component
@@ -51,8 +52,7 @@ Parts = Callable[[float, float], Floats]
 """A function of delay and time constant that returns how much of each reading is span, gap and other work."""
 
 
-@dataclass(frozen=True)
-class Scope:
+class Scope(Struct, frozen=True):
     """The windows of one power figure: of one phase, or of all phases under the name "".
 
     ``other_s`` are the windows of all activity outside the scope, in seconds.
@@ -82,8 +82,7 @@ def scopes_of(activity: Activity, busy: Mapping[str, BusyTime]) -> Iterator[Scop
             yield Scope(name, phase.windows_s, activity.other_s(name), busy[name], (phase,), activity.unlooped)
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(Struct, frozen=True):
     """Dynamic power ``value_w`` and idle power ``idle_w`` as weighted sums of the readings.
 
     Both ``level`` and ``idle`` are weights of readings, shape (n,): ``level`` for the power of spans, and ``idle`` for
@@ -104,8 +103,7 @@ class Estimate:
         return self.level - self.idle
 
 
-@dataclass(frozen=True)
-class TooShort:
+class TooShort(Struct, frozen=True):
     """Windows too short for whole readings: median and needed length, and the share of windows with a whole reading."""
 
     window_s: float
@@ -113,8 +111,7 @@ class TooShort:
     share: float
 
 
-@dataclass(frozen=True)
-class Margin:
+class Margin(Struct, frozen=True):
     """A correction of dynamic power, a bound for its error, and components of its uncertainty, in watts.
 
     ``told`` is what a note says of the bias; a sum of margins has none.
@@ -155,8 +152,7 @@ def core(model: RailModel, windows_s: Floats, idle: Idle) -> Estimate | TooShort
     return estimate_of(model, weight / weight.sum(), idle)
 
 
-@dataclass(frozen=True)
-class Touched:
+class Touched(Struct, frozen=True):
     """Readings in regions, and the level beside each end of a region.
 
     A region is one or more windows, widened by the margins of clock and filter. ``z`` is the weight of each reading and

@@ -5,7 +5,8 @@ A span is a time in which the device works, by its stamps, and a gap is the time
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rig.analysis.power import estimators, notes_and_refusals as findings
 from rig.analysis.power.clipped_and_missing import (

@@ -9,9 +9,9 @@ gain or a swing of power. ``estimators.core`` leaves the ends of spans out.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from rig.analysis.power.clipped_and_missing import LEAST
 from rig.analysis.power.estimators import PLACES, Estimate, Margin, Touched
@@ -167,8 +167,7 @@ def rests_for(model: RailModel, spans_s: Floats) -> float:
     return len(rest_w) * rise.step_s if low and len(rest_w) > LACKS * len(rise.level_w) else 0.0
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """Mean power and number of readings at each place of spans, or of gaps.
 
     A span or gap is divided into places of ``step_s`` seconds; the first place with readings has the number ``first``.

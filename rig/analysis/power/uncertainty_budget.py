@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.power.clipped_and_missing import hidden_w as hidden_of
 from rig.analysis.power.estimators import Estimate, Margin

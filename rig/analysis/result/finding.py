@@ -1,15 +1,15 @@
 """Define a finding, which a reader of a result must know: a note, a refusal of figures, or the check of a rule."""
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from rig.analysis.result.quantity import FigureKey
 
 Effect = Literal["check", "note", "refusal"]
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """What was found, what is allowed, what follows for the result, and what to change.
 
     A check has a ``rule`` and passes if it is ``ok``. Its ``source`` is the sentence from which the rule comes, or ""

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.result.distributions import normal_quantile, student_quantile
 
@@ -32,8 +34,7 @@ _MOST_LOG = 7.0
 """No interval reaches further above its value than this on a logarithmic scale, which is a factor of about 1100."""
 
 
-@dataclass(frozen=True, slots=True)
-class Component:
+class Component(Struct, frozen=True):
     """One source of error, as a signed standard uncertainty in the unit of the quantity.
 
     ``shared`` names an origin of error that can also affect other quantities, such as the gain of one meter. The sign
@@ -46,8 +47,7 @@ class Component:
     shared: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Quantity:
+class Quantity(Struct, frozen=True):
     """A measured or derived number.
 
     ``bias`` is a bound for errors that repeating the measurement does not reveal.
@@ -225,8 +225,7 @@ def _finite(x: float) -> float | None:
     return x if math.isfinite(x) else None
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class FigureKey:
+class FigureKey(Struct, frozen=True, order=True):
     """The key of one figure; ``quantity`` is the name of an entry in ``rig.analysis.result.figure_catalogue``.
 
     An empty ``phase`` or ``rail`` means all phases or all rails. An empty ``method`` means the rig's own method. The

@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.result.quantity import Figures
@@ -25,8 +26,7 @@ SCHEMA, RESULTS = "neurorig-results/1", "results.json"
 """The form of ``to_json``, and the name of its file."""
 
 
-@dataclass(frozen=True)
-class ClockSummary:
+class ClockSummary(Struct, frozen=True):
     """How one clock was mapped: the device's clock to the host's clock, a meter's clock to the device's clock.
 
     ``sigma_s`` is the standard uncertainty of this map. ``rate_error`` is the share by which a nominal second of this
@@ -44,8 +44,7 @@ class ClockSummary:
     """Every method that gave a map, with the standard uncertainty of its map in seconds; empty for the host's clock."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Struct, frozen=True):
     """Everything that the rig computes of one run or session."""
 
     run_id: str

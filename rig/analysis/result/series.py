@@ -2,14 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.types import Floats
 
 
-@dataclass(frozen=True)
-class RailSeries:
+class RailSeries(Struct, frozen=True):
     """One rail for a picture: seconds since the run's start, and watts, shapes (n,)."""
 
     rail: str
@@ -18,8 +18,7 @@ class RailSeries:
     watts: Floats
 
 
-@dataclass(frozen=True)
-class RateProbe:
+class RateProbe(Struct, frozen=True):
     """One rate that a search tried, in samples per second, and whether its run kept the rules."""
 
     rate_hz: float
@@ -28,8 +27,7 @@ class RateProbe:
     """The percentile of latency that the rules name; None if they name none, or if the run has no such figure."""
 
 
-@dataclass(frozen=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """The answers of a stream in the order of completion, and its scenes.
 
     ``said`` holds the answers and ``at_s`` their times, shape (k,). ``probability`` has shape (k, classes). Scene
@@ -47,8 +45,7 @@ class Stream:
     end_s: float
 
 
-@dataclass(frozen=True)
-class Solve:
+class Solve(Struct, frozen=True):
     """One solve; ``seconds`` is its time, or the mean time if it was repeated in a loop.
 
     A claim is a better cost that the solver reports while it runs. ``at_s`` and ``cost_at``, shape (k,), are the times
@@ -80,8 +77,7 @@ class Solve:
     on_s: float = math.nan
 
 
-@dataclass(frozen=True)
-class Series:
+class Series(Struct, frozen=True):
     """Arrays for pictures; windows have shape (k, 2), in seconds since the run's start."""
 
     rails: tuple[RailSeries, ...]

@@ -1,16 +1,16 @@
 """Decode the answers of the device."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from rig.analysis.timing.counted_spans import one_at_a_time
 from rig.analysis.warmup import counted_replies
 from rig.recording.reader import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One output outside warm-up. It is ``decided`` unless its request to the device ran only earlier phases.
 
     ``issue`` is the number of the request. ``on_tick`` and ``off_tick`` bound its span, which holds ``times``

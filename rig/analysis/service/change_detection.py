@@ -1,10 +1,10 @@
 """Compute how soon the device recognises a new scene of a stream, and how often it is right."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rig.analysis.result.order_statistics import independent, percentile

@@ -1,11 +1,12 @@
 """Collect when each sample was requested, issued and completed, by the host's clock."""
 
 import json
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.warmup import counted_replies
@@ -14,8 +15,7 @@ from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 
 
-@dataclass(frozen=True)
-class Queries:
+class Queries(Struct, frozen=True):
     """Samples that count (no warm-up), in the order of their issue numbers; arrays have shape (n,).
 
     Times are in seconds since the run's start. ``due_s`` is NaN without a schedule, ``issued_s`` is NaN if a sample was

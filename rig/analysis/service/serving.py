@@ -8,9 +8,9 @@ times.
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile

@@ -1,13 +1,12 @@
 """A run of a session."""
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from rig.analysis.result.result import Result
 from rig.recording.reader import Run
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One run of a session, read and evaluated."""
 
     name: str

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import CATALOGUE
 from rig.analysis.result.finding import Finding, at_least

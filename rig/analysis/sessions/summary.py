@@ -5,10 +5,10 @@ Times come from the performance runs, accuracy from the accuracy run, power from
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.power.energy import energy_figures
 from rig.analysis.result.figure_catalogue import entry_of

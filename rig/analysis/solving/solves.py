@@ -4,10 +4,10 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.result.figure_catalogue import figure
 from rig.analysis.result.finding import Finding, at_most, note

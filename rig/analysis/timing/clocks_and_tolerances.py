@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.timebase import CERTAIN, SURE, Timebase, fit_brackets, host_timebase, off_line, quick_reads

@@ -1,10 +1,10 @@
 """The spans and idle windows of a recording that count in figures, in seconds of one axis; spans of warm-up do not."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow.compute as pc
+from msgspec import Struct, field
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import merged
@@ -22,8 +22,7 @@ OVERLAP_S = 1e-9
 """An overlap of two successive spans below this time counts as rounding of ticks to seconds."""
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(Struct, frozen=True):
     """All spans of one phase without warm-up, sorted by begin; a span is the stamped time of one execution or loop.
 
     ``windows_s`` has shape (k, 2), the other arrays shape (k,).
@@ -57,8 +56,7 @@ class Phase:
         return int(self.inferences.sum())
 
 
-@dataclass(frozen=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """The device's activity, in run seconds: spans by the device's clock, idle windows by the host's clock."""
 
     phases: Mapping[str, Phase]

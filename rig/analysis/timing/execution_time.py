@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.result.order_statistics import independent, nearest_rank, percentile
 from rig.analysis.result.quantity import Component, FigureKey, Figures, Quantity, linear
@@ -15,8 +16,7 @@ from rig.types import Floats
 PERCENTILES = (50, 90, 99)
 
 
-@dataclass(frozen=True)
-class StampsU:
+class StampsU(Struct, frozen=True):
     """The uncertainty of a phase's total busy time from the jitter and the step of its stamps, in seconds."""
 
     jitter_s: float
@@ -31,8 +31,7 @@ class StampsU:
         return [Component(name, per_s * u, shared=f"{tag}:{phase}" if shared else None) for name, u, tag in parts]
 
 
-@dataclass(frozen=True)
-class BusyTime:
+class BusyTime(Struct, frozen=True):
     """The total busy time of counted windows, its uncertainty from their stamps by phase, and their inferences."""
 
     seconds: float

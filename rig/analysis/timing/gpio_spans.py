@@ -4,11 +4,10 @@ The spans are then on the meter's clock, so the readings of this meter need no a
 adds to the uncertainty of every time.
 """
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 from msgspec import structs
+from msgspec.structs import replace
 
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.timebase import SURE, Timebase

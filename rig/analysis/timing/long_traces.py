@@ -13,9 +13,10 @@ over single readings. The whole trace is also divided evenly.
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rig.analysis.timing.activity_signal import BLOCK, SETTLE_TAU, in_step, margin_s, merged, touches
@@ -168,8 +169,7 @@ def cuts_of(trace: Trace, seconds: Seconds, moments: Floats, evenly: int) -> Ind
     return np.unique(np.concatenate([[0, n], first, last, np.arange(0, n, -(-n // evenly))]))
 
 
-@dataclass(frozen=True)
-class Beside:
+class Beside(Struct, frozen=True):
     """A trace of volts and its clock, and the clock of the amperes."""
 
     trace: Trace

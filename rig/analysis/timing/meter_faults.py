@@ -5,11 +5,13 @@ meter, which can be found because no reading arrives before it was taken. Readin
 with a bias. Every other error is a failed check, and the power of the rail is refused.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import inside, merged
@@ -36,8 +38,7 @@ So this part of the correction is stated as bias.
 """
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """The input of a rule: the trace as earlier rules left it, and the profile of the recorded trace.
 
     ``whole`` is True if the profile is of all readings; otherwise ``of`` says of how many. ``arrived_s`` has the end of
@@ -52,8 +53,7 @@ class Look:
     arrived_s: Floats
 
 
-@dataclass(frozen=True)
-class Screened:
+class Screened(Struct, frozen=True):
     """A trace as rules left it, with their notes and failed checks.
 
     All its readings may be late by ``late_ticks``. Idle may be wrong by ``bias``, in the unit of the readings, or in
@@ -90,7 +90,7 @@ def _polled(look: Look) -> Screened | None:
     ends = begin - 0.5 + pace * number  # a poll finds a conversion that ended since the previous poll
     period = float(trace.end_tick[-1] - trace.end_tick[0]) / (len(trace.end_tick) - 1)
     start, end = (trace.end_tick[0] + np.round(period * at).astype(np.int64) for at in (ends - lasting, ends))
-    rail = replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
+    rail = dataclasses.replace(trace.rail, rate_hz=trace.rail.rate_hz / float(pace))
     value, over = np.asarray(trace.value[first]), np.asarray(trace.overload[first])
     kept = replace(trace, rail=rail, start_tick=start, end_tick=end, value=value, overload=over)
     told = f"the host asked {pace:.3g} times for each conversion of the meter. Each is used once, at a steady pace"

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, merged, touches

@@ -5,10 +5,10 @@ each time. If all readings share few values, these are the levels of a converter
 """
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
 
 from rig.analysis.result.distributions import normal_quantile
 from rig.analysis.timing.timebase import STRETCHES
@@ -36,8 +36,7 @@ LOOKED_AT = 4096
 """At most this many readings are used to find a step and its dither."""
 
 
-@dataclass(frozen=True)
-class Profile:
+class Profile(Struct, frozen=True, dict=True):
     """Single readings in order, shapes (n,), and which of them are in idle windows."""
 
     value: Floats

@@ -5,10 +5,11 @@ reading. The volts are taken as constant over an aperture and as a straight line
 """
 
 import math
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.result.quantity import coverage_factor
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, inside, margin_s, merged, touches
@@ -25,8 +26,7 @@ FARTHEST = 2.5
 """Volts are unknown in a pause of more than this many periods between two of their readings."""
 
 
-@dataclass(frozen=True)
-class Volts:
+class Volts(Struct, frozen=True):
     """The readings of a rail of volts on the run's axis, shapes (n,)."""
 
     rail: Rail
@@ -37,8 +37,7 @@ class Volts:
     overload: Bools
 
 
-@dataclass(frozen=True)
-class Sag:
+class Sag(Struct, frozen=True):
     """The resistance of a supply with its standard uncertainty, in ohms, fitted to readings of volts and amperes.
 
     ``lever`` is watts per ohm in each reading, shape (n,).
@@ -49,8 +48,7 @@ class Sag:
     lever: Floats
 
 
-@dataclass(frozen=True)
-class Supply:
+class Supply(Struct, frozen=True):
     """Amperes and volts of a rail of amperes, reading by reading, shapes (n,); ``rail`` is the rail of the volts.
 
     ``window_s`` is the length of one reading of the volts. ``burden_ohm`` is the shunt between volts and device.
@@ -69,8 +67,7 @@ class Supply:
         return np.asarray(self.volts - 2.0 * self.amperes * self.burden_ohm)
 
 
-@dataclass(frozen=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """The single readings behind each reading of a long trace, which is their mean; shapes (n,).
 
     ``of`` is the number of single readings, and ``many`` the number of valid ones among them. ``weight`` is the length
@@ -83,8 +80,7 @@ class Pool:
     aperture_s: float
 
 
-@dataclass(frozen=True)
-class Readings:
+class Readings(Struct, frozen=True, dict=True):
     """One rail in watts on the run's axis, shapes (n,).
 
     ``ok`` is False where a reading is not a number. ``overload`` is True where a reading is only a lower bound. A

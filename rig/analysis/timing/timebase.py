@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rig.types import Bracket, ClockInfo, Floats
@@ -28,8 +29,7 @@ STRETCHES = 12
 """A trace is cut into this many stretches. The earliest arrival in each bounds when readings were taken."""
 
 
-@dataclass(frozen=True)
-class Timebase:
+class Timebase(Struct, frozen=True):
     """The map ``seconds = ref_s + rate * (tick - ref_tick) / tick_hz``, in seconds since the run's start.
 
     ``sigma_s`` is the standard uncertainty of the offset at ``ref_s``, ``rate_sigma`` that of ``rate``. The

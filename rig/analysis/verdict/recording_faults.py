@@ -7,10 +7,10 @@ refused.
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rig.analysis.result.finding import Finding, refusal

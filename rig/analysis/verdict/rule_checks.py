@@ -4,9 +4,10 @@ The rules in a recording must equal the rig's own set of the same name.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields, replace
+from dataclasses import fields
 
 import numpy as np
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding, at_least, at_most
 from rig.analysis.result.order_statistics import nearest_rank

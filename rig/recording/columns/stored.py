@@ -7,7 +7,6 @@ messages and accepted.
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from rig.recording.columns import arrow_layout as layout
@@ -43,8 +43,7 @@ class Sliced:
         return np.asarray(self[:], dtype=dtype)  # type: ignore[index]
 
 
-@dataclass(frozen=True)
-class GridTicks(Sliced):
+class GridTicks(Sliced, Struct, frozen=True):
     """Ticks of readings at a fixed period: ``first + period * k``, plus ``within`` if it is given."""
 
     first: int | float
@@ -72,8 +71,7 @@ class Column(NamedTuple):
     numbers: int
 
 
-@dataclass(frozen=True)
-class Batches:
+class Batches(Struct, frozen=True):
     """The places of a file's batches: ``row[k]`` is the first row of batch k, and ``row[-1]`` the number of rows."""
 
     file: Opened
@@ -101,8 +99,7 @@ class Batches:
         return bits[first % 8 : first % 8 + last - first].astype(bool)
 
 
-@dataclass(frozen=True)
-class Stored(Sliced):
+class Stored(Sliced, Struct, frozen=True, dict=True):
     """A column of numbers in a file, in its recorded type; with ``marks``, True for each number that is not zero."""
 
     batches: Batches
@@ -153,8 +150,7 @@ class Stored(Sliced):
         return found != 0 if self.marks else found
 
 
-@dataclass(frozen=True)
-class Changed(Sliced):
+class Changed(Sliced, Struct, frozen=True):
     """A column of new values: ``change`` computes each from a reading and the readings just before and after it."""
 
     column: Any

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from rig.errors import RigError, StoreError
@@ -24,8 +25,7 @@ LOOKED_AT = 1 << 16
 """When a long trace is opened, the spacing of this many first readings is compared with the declared rate."""
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True):
     """Raw readings of one rail, shapes (n,).
 
     Ticks are on ``clock``. Values are in the rail's raw unit. ``overload`` is True where the instrument flagged a

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from fixtures.bench.mock_device import MockDevice
 from fixtures.bench.true_power import SimPlant, seconds_of
@@ -88,7 +89,7 @@ def test_unresolved_work_between_spans_is_stated_as_bias(tmp_path: Path) -> None
 def readings(n: int = 1000, **changed: Any) -> Readings:
     start = np.arange(n) * 1e-3
     one, yes, no = np.ones(n), np.ones(n, bool), np.zeros(n, bool)
-    return replace(Readings(Rail("core"), start, start + 1e-3, one, one, yes, no, 1e-3, 0.0), **changed)
+    return structs.replace(Readings(Rail("core"), start, start + 1e-3, one, one, yes, no, 1e-3, 0.0), **changed)
 
 
 def test_missing_readings_are_counted_by_place() -> None:

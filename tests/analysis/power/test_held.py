@@ -1,12 +1,12 @@
 """For each kind of bench, the interval of dynamic power contains the truth, or the figure is refused. What readings
 cannot show is stated as uncertainty."""
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 from scipy.signal import lfilter
 
 from benchmarks.kinds import KINDS, compared

@@ -170,16 +170,16 @@ def test_a_rail_split_into_parts_keeps_its_uncertainty(tmp_path: Path) -> None:
     run = on_plant(tmp_path / "run", device={"inference_s": 0.05}, meter={"noise": 0.05}).run
     ((name, trace),) = run.traces.items()
     rails = [replace(trace.rail, name=f"part{k}", accuracy=None, resolution=None) for k in range(4)]
-    parts = {rail.name: replace(trace, rail=rail, value=trace.value / 4.0) for rail in rails}
-    one = {name: replace(trace, rail=replace(rails[0], name=name))}
-    whole, split = (evaluate(replace(run, traces=traces)).quantities for traces in (one, parts))
-    for key in (POWER, ENERGY, replace(POWER, phase="inference"), FigureKey("average_power_w")):
+    parts = {rail.name: structs.replace(trace, rail=rail, value=trace.value / 4.0) for rail in rails}
+    one = {name: structs.replace(trace, rail=replace(rails[0], name=name))}
+    whole, split = (evaluate(structs.replace(run, traces=traces)).quantities for traces in (one, parts))
+    for key in (POWER, ENERGY, structs.replace(POWER, phase="inference"), FigureKey("average_power_w")):
         assert split[key].value == pytest.approx(whole[key].value, rel=1e-6)
         assert split[key].half_width() == pytest.approx(whole[key].half_width(), rel=0.02)
     # rails with readings at different times have no sum of readings
     fewer = {name: getattr(trace, name)[:-1] for name in ("start_tick", "end_tick", "value", "overload")}
-    parts["part0"] = replace(parts["part0"], **fewer | {"value": fewer["value"] / 4.0})
-    assert evaluate(replace(run, traces=parts)).quantities[POWER].half_width() < 0.7 * whole[POWER].half_width()
+    parts["part0"] = structs.replace(parts["part0"], **fewer | {"value": fewer["value"] / 4.0})
+    assert evaluate(structs.replace(run, traces=parts)).quantities[POWER].half_width() < 0.7 * whole[POWER].half_width()
 
 
 def right_without(found: OnPlant, warmup: int) -> bool:
@@ -230,8 +230,8 @@ def test_rails_behind_one_shunt_share_their_gain_error(tmp_path: Path) -> None:
 
     def with_rails(**fields: Any) -> Result:
         rails = {name: replace(trace.rail, **fields) for name, trace in run.traces.items()}
-        traces = {name: replace(trace, rail=rails[name]) for name, trace in run.traces.items()}
-        return evaluate(replace(run, traces=traces))
+        traces = {name: structs.replace(trace, rail=rails[name]) for name, trace in run.traces.items()}
+        return evaluate(structs.replace(run, traces=traces))
 
     apart, joint, silent = evaluate(run), with_rails(gain_id="shunt"), with_rails(accuracy=None)
     alone, together, none = (

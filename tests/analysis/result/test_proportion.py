@@ -4,13 +4,13 @@ measured on its training data is reported."""
 import json
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 from scipy.stats import binom, multinomial
 
 from reports.audit.folder.reading import read_run

@@ -1,11 +1,11 @@
 """A result as data frames: figures as rows, readings in watts and seconds on one timeline, a table for notebooks."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec.structs import replace
 
 import rig
 from rig.analysis.result.finding import refusal

@@ -5,7 +5,6 @@ sustained, flickering, never right, or right up to the end of a scene."""
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from msgspec.structs import replace
 from numpy.typing import ArrayLike
 from scipy.stats import binom, ks_2samp
 

@@ -1,14 +1,14 @@
 """A session as one result: the figures that each run contributes, the mean of trials, and rules over several runs."""
 
+import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 from scipy.stats import norm, t
 
 import rig
@@ -68,7 +68,9 @@ def asked(
 
 def at_another_time(a: Asked, by_s: float) -> Asked:
     """Return the query some seconds later: no two runs are recorded at the same time."""
-    return replace(a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None})
+    return dataclasses.replace(
+        a, **{name: t + by_s for name in ("due", "at", "done") if (t := getattr(a, name)) is not None}
+    )
 
 
 def failed(result: Result) -> list[tuple[str, str]]:
@@ -90,7 +92,7 @@ def test_times_come_from_performance_and_scores_from_accuracy_runs(summary: Summ
 
 
 def test_a_different_pace_of_power_runs_is_noted(summary: Summarise) -> None:
-    paused = [replace(a, at=10.0 + 2.0 * k, done=10.1 + 2.0 * k) for k, a in enumerate(asked())]
+    paused = [dataclasses.replace(a, at=10.0 + 2.0 * k, done=10.1 + 2.0 * k) for k, a in enumerate(asked())]
     notes = summary(("performance", "performance", asked()), ("power", "power", paused)).notes
     assert any("power runs answered 0.6557 samples a second" in note for note in notes)
 
@@ -378,9 +380,9 @@ def test_samples_missing_from_the_accuracy_run_are_not_compared(summary: Summari
 def test_an_answer_without_a_label_is_not_compared(summary: Summarise, tmp_path: Path) -> None:
     """If pre-processing is issued alone, its answer has no label."""
     accurate = recording(tmp_path / "a", asked(), rules=LOOSE, purpose="accuracy", size=4, known=samples(4))
-    device = structs.replace(accurate.start.device, phases=["hear", "think"])
+    device = replace(accurate.start.device, phases=["hear", "think"])
     with Recorder(tmp_path / "p") as r:
-        r.event(structs.replace(accurate.start, purpose="performance", device=device))
+        r.event(replace(accurate.start, purpose="performance", device=device))
         r.sample(samples(1)[0])
         for k, (phase, said) in enumerate((("hear", {"label": None}), ("think", "x"))):
             r.reply(k, Reply("s0", said, (Span(phase, 10 * k, 10 * k + 9),)), None, 10 * k, 10 * k + 9)

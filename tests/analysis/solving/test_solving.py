@@ -5,7 +5,6 @@ Rig and audit agree that a solve is late by its stamped span and the scenario's 
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from benchmarks.faults.forge import hash_again, read, store
 from reports.audit.audit import audit

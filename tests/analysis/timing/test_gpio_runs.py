@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from msgspec import structs
 
 from fixtures.bench.true_power import ORIGIN_NS
 from rig.analysis.evaluate import evaluate
@@ -71,8 +72,8 @@ def test_an_undeclared_pin_changes_no_figure(tmp_path: Path) -> None:
     without = measured(tmp_path / "without", {}, {})
     beside = measured(tmp_path / "with", LEVEL, LEVEL)
     trace = beside.run.traces["pin"]
-    mute = replace(trace, rail=replace(trace.rail, pin=None))
-    undeclared = evaluate(replace(beside.run, traces={**beside.run.traces, "pin": mute}))
+    mute = structs.replace(trace, rail=replace(trace.rail, pin=None))
+    undeclared = evaluate(structs.replace(beside.run, traces={**beside.run.traces, "pin": mute}))
     assert values(undeclared) == values(without.result)
 
 
@@ -169,7 +170,7 @@ def with_edges(run: Run, change: Callable[[str, Any], Any]) -> Run:
     """Return the run with other columns of its pin's trace."""
     trace = run.traces["pin"]
     columns = {name: change(name, getattr(trace, name)) for name in ("value", "start_tick", "end_tick", "overload")}
-    return replace(run, traces={**run.traces, "pin": replace(trace, **columns)})
+    return structs.replace(run, traces={**run.traces, "pin": structs.replace(trace, **columns)})
 
 
 def test_an_issue_without_its_edges_is_named(tmp_path: Path) -> None:
@@ -202,7 +203,7 @@ def test_a_pin_without_a_meter_is_refused_before_recording(tmp_path: Path) -> No
 
 def test_a_recording_without_the_pin_trace_states_a_remedy(tmp_path: Path) -> None:
     found = measured(tmp_path / "run", ON_PIN, STAMP)
-    result = evaluate(replace(found.run, traces={"core": found.run.traces["core"]}))
+    result = evaluate(structs.replace(found.run, traces={"core": found.run.traces["core"]}))
     assert "execution_time_s" not in result.quantities
     assert any("logic input" in refusal.remedy for refusal in result.refusals)
 

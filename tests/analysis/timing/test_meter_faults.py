@@ -1,12 +1,12 @@
 """Changes that a meter, its driver or its host made to readings are found; good readings stay unchanged."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pytest
 from hypothesis import example, given, strategies as st
+from msgspec.structs import replace
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from fixtures.worlds.labs.filters_and_idle_loads_kinds import KINDS as MORE

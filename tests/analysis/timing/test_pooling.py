@@ -1,13 +1,13 @@
 """A long trace is pooled into means: sums over pieces equal sums over readings, for any division. The trace gives the
 same figures as its readings one by one."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from fixtures.worlds.lab_recording import Lab, write
 from rig.analysis.evaluate import evaluate

@@ -7,13 +7,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.faults.forge import hash_again
 from fixtures.worlds.lab_recording import write

@@ -231,7 +231,7 @@ def test_totals_over_several_meters_are_noted(tmp_path: Path) -> None:
 
     def told(name: str, *meters: dict[str, Any], imported: ImportRecord | None = None) -> list[str]:
         run = recording(tmp_path / name, good(), meters=list(meters))
-        remarks = remarks_of(replace(run, start=structs.replace(run.start, imported=imported)))
+        remarks = remarks_of(structs.replace(run, start=structs.replace(run.start, imported=imported)))
         return [remark for remark in remarks if "counts twice" in remark]
 
     assert ["board (a) and chip (b)" in remark for remark in told("two", of("a", "board"), of("b", "chip"))] == [True]
@@ -283,7 +283,7 @@ def test_every_rule_has_a_remedy_and_every_remedy_a_rule() -> None:
 def test_only_a_failed_rule_carries_its_remedy() -> None:
     rules = made_up().start.rules or pytest.fail("the made-up run has rules")
     late = Finding("p99 of the host's slip", "0.2 s", "at most 0.1 s", False)
-    failed, passed, own = named([late, replace(late, ok=True), replace(late, remedy="Wait")], rules)
+    failed, passed, own = named([late, structs.replace(late, ok=True), structs.replace(late, remedy="Wait")], rules)
     assert "rig doctor" in failed.remedy
     assert (passed.remedy, own.remedy) == ("", "Wait")
 
@@ -296,7 +296,7 @@ def _without_power(valid: bool) -> Result:
     result = without_pictures(made_up())
     kept = {key: q for key, q in result.quantities.items() if key.quantity != "active_power_w"}
     checks = () if valid else (Finding("queries", "1", "at least 2", False),)
-    return with_checks(replace(result, quantities=Figures(kept)), *checks)
+    return with_checks(structs.replace(result, quantities=Figures(kept)), *checks)
 
 
 def test_a_verdict_without_power_is_valid_for_times_only() -> None:
@@ -310,31 +310,31 @@ def test_a_verdict_without_power_is_valid_for_times_only() -> None:
 def test_what_is_invalid_stays_so_without_power_and_nothing_of_power_is_refused_without_a_meter() -> None:
     assert _without_power(valid=False).verdict == "INVALID"
     result = _without_power(valid=True)
-    assert replace(result, start=structs.replace(result.start, meters=[])).verdict == "VALID"
+    assert structs.replace(result, start=structs.replace(result.start, meters=[])).verdict == "VALID"
 
 
 # ---- notes, refusals and checks are views of one list ------------------------------------------
 
 BROKEN_RULE = Finding("queries", "3", "at least 10")
 DOUBT = Finding("gaps in the host's heartbeat", "1, the longest 2 s", "none", told=True)
-PASSED_DOUBT = replace(DOUBT, ok=True)
+PASSED_DOUBT = structs.replace(DOUBT, ok=True)
 POWER = refusal(FigureKey("active_power_w"), "no trace", "Measure again")
 RULING = Ruling("quick", "", False)
 
 
 def test_a_failed_doubt_check_is_noted_without_written_rules() -> None:
-    result = replace(made_up(), findings=(DOUBT, PASSED_DOUBT, BROKEN_RULE), ruling=None)
+    result = structs.replace(made_up(), findings=(DOUBT, PASSED_DOUBT, BROKEN_RULE), ruling=None)
 
     assert result.validity is None
     assert result.notes == ("gaps in the host's heartbeat: 1, the longest 2 s, allowed: none",)
 
 
 def test_equal_notes_appear_once() -> None:
-    assert replace(made_up(), findings=(note("twice"), note("twice"))).notes == ("twice",)
+    assert structs.replace(made_up(), findings=(note("twice"), note("twice"))).notes == ("twice",)
 
 
 def test_results_json_has_each_view() -> None:
-    said = replace(made_up(), findings=(BROKEN_RULE, POWER, note("a sentence")), ruling=RULING).to_json()
+    said = structs.replace(made_up(), findings=(BROKEN_RULE, POWER, note("a sentence")), ruling=RULING).to_json()
 
     assert said["notes"] == ["a sentence"]
     assert said["refusals"] == [{"scope": "active_power_w", "reason": "no trace", "remedy": "Measure again"}]

@@ -6,12 +6,12 @@ import json
 import re
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from fixtures.bench.true_power import ORIGIN_NS
 from reports.page_templates import as_json

@@ -3,9 +3,8 @@
 A span is a time in which the device works, by its stamps.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from rig.types import Bools, Floats, Indices
 
@@ -19,8 +18,7 @@ LEAST = 4
 """An idle window, gap or span is divided only into parts of at least this many readings."""
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(Struct, frozen=True):
     """Means of readings: state, begin, end, mean power and number of single readings of each block, shapes (b,).
 
     ``of`` is the number of each reading's block, or -1, and ``share`` is the weight of the reading in the mean of its

@@ -8,10 +8,10 @@ measurements would not include slow noise and mains hum, because they are the sa
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from msgspec import Struct
 
 from rig.analysis.timing.activity_signal import fast_length
 from rig.analysis.timing.readings import Readings
@@ -39,8 +39,7 @@ BLOCK = 1 << 16
 """Number of readings in one block; intermediate arrays of all readings would take more memory than the trace."""
 
 
-@dataclass(frozen=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """The noise of a rail.
 
     ``white_w`` is the standard deviation per reading at idle, and ``busy_w`` the same while busy. ``period_s`` is the

@@ -5,13 +5,15 @@ A span is a time in which the device works, by its stamps, and a gap is the time
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from rig.analysis.power.model.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
 from rig.analysis.power.model.noise import Noise, noise_of, variances
@@ -33,8 +35,7 @@ LEAST_PAIRS = 20
 """Gaps and spans swing alike only if at least this many pairs of them show it."""
 
 
-@dataclass(frozen=True)
-class Single:
+class Single(Struct, frozen=True):
     """Single readings of a rail: which are in idle windows, touch a span, or lie wholly inside one, shapes (n,).
 
     ``beside`` marks the readings that follow the previous one without a pause, shape (n - 1,).
@@ -47,8 +48,7 @@ class Single:
     beside: Bools
 
 
-@dataclass(frozen=True)
-class RailModel:
+class RailModel(Struct, frozen=True, dict=True):
     """One rail with everything that the estimators share; arrays have the shape of the readings, (n,).
 
     ``sigma_s`` is the uncertainty of the ends of spans on the meter's clock, including the step of their stamps.
@@ -76,7 +76,7 @@ class RailModel:
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
     fine: RailModel | None = None
     """If the readings are means over pieces of readings in memory: the model with these readings."""
-    _known: dict[Any, Any] = field(default_factory=dict, init=False, compare=False, repr=False)
+    _known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, what: Callable[[RailModel], T]) -> T:
         """Return ``what(self)``, computed at the first call and then kept."""
@@ -207,7 +207,7 @@ def _sum_of(every: Sequence[Readings]) -> Readings | None:
     first = every[0]
     watts = np.sum([r.watts for r in every], axis=0)
     ok, over = np.all([r.ok for r in every], axis=0), np.any([r.overload for r in every], axis=0)
-    rail = replace(first.rail, name="", conversion=Conversion("W"), accuracy=None, resolution=None)
+    rail = dataclasses.replace(first.rail, name="", conversion=Conversion("W"), accuracy=None, resolution=None)
     return replace(first, rail=rail, watts=watts, raw=watts, ok=ok, overload=over, supply=None, idle_bias_w=0.0)
 
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.power.model.blocks import GAP, IDLE, SPAN, Blocks
 from rig.analysis.power.model.idle_level_changes import RARE, compound_changes, is_heat, means, simple_changes, work_of
@@ -82,8 +83,7 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
     return np.array([10.0 - _between(_log, a, b), _between(_smooth, a, b)])
 
 
-@dataclass(frozen=True)
-class Configurations:
+class Configurations(Struct, frozen=True):
     """The w ways to explain a trace: their probabilities, (w,), their variances, (w, p), and their gaps and changes.
 
     ``columns`` are the numbers of two columns of the design, for gaps and for a change, and ``sizes_w2`` their sizes, 0
@@ -102,8 +102,7 @@ class Configurations:
     part: Floats
 
 
-@dataclass(frozen=True)
-class TraceModel:
+class TraceModel(Struct, frozen=True, dict=True):
     """The model of one trace, fitted; ``flicker_w2`` is the expected density of flicker noise.
 
     ``wander_w2`` is the expected variance of the smooth wander.
@@ -173,8 +172,7 @@ class TraceModel:
         return np.tensordot(ways.share, each, 1), np.sqrt(np.maximum(square - mean * mean, 0.0))
 
 
-@dataclass(frozen=True)
-class Design:
+class Design(Struct, frozen=True, dict=True):
     """The data and matrices of b blocks that all configurations share.
 
     ``y`` are the means of the blocks in watts. ``white`` is the covariance of white noise, (b, b), and ``kernel`` are
@@ -295,8 +293,7 @@ def _lasting(state: Indices, start: Floats) -> Floats:
     return np.asarray(np.where(same, np.exp(-np.abs(place[:, None] - place) / LASTS), 0.0))
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(Struct, frozen=True):
     """Range of equally likely log variances: one lower limit for all, and an upper limit for each, shape (p,)."""
 
     low: float

@@ -1,7 +1,8 @@
 """Align each meter's clock with the device's, by its brackets (clock readings), then by the trace or GPIO edges."""
 
 import math
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing import long_traces

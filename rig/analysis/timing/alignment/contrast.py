@@ -8,9 +8,10 @@ unexplained. So all spans have the same weight, whatever their power, and nothin
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.timing.activity_signal import SETTLE_TAU, count_before, edges_of, mean_signal, merged, touches
 from rig.analysis.timing.readings import Readings
@@ -32,8 +33,7 @@ AT_ONCE = 262_144
 """At most this many places, or places times cells, are examined together."""
 
 
-@dataclass(frozen=True)
-class Cells:
+class Cells(Struct, frozen=True):
     """Spans with begin and end, and where their cells begin and end, in seconds; shapes (k,)."""
 
     on_s: Floats
@@ -58,8 +58,7 @@ class Cells:
         return np.unique(np.linspace(0, len(self) - 1, min(len(self), most)).round().astype(np.int64))
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(Struct, frozen=True):
     """A trace and spans in it.
 
     ``at_s`` has the begin and the end of each of n readings in turn, shape (2 n,). ``sums`` are running sums before
@@ -271,8 +270,7 @@ def _cells(windows_s: Floats, period_s: float) -> Cells:
 # ---- edges ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Edges:
+class Edges(Struct, frozen=True):
     """How late begins and ends of spans are in the trace, compared with their stamps, shapes (k,); NaN if not seen."""
 
     begin_s: Floats

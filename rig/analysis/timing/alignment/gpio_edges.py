@@ -6,9 +6,10 @@ pulse in a trace, and the lag path of these pulses is also the lag path of the s
 """
 
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.timing.activity_signal import in_step, merged
 from rig.analysis.timing.alignment.contrast import shown
@@ -30,8 +31,7 @@ fewer edges must match. Otherwise the edges are not used, because the other shif
 """
 
 
-@dataclass(frozen=True)
-class MeterClock:
+class MeterClock(Struct, frozen=True):
     """The clock of a meter by its brackets, and what it is aligned with; the recording ended at ``end_s``."""
 
     run: Run
@@ -89,8 +89,7 @@ class MeterClock:
 # ---- edges of a pin ---------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Train:
+class Train(Struct, frozen=True):
     """Edges in order of time, with arrays of shape (n,).
 
     The arrays are seconds, the level after each edge (-1: either), and whether the edge ends a span.

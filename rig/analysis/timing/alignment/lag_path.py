@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.timing.activity_signal import correlated, edges_of, mean_signal
 from rig.analysis.timing.alignment.contrast import AT_ONCE, Edges, Shown, edges_of_spans, modelled, readings_near
@@ -39,8 +40,7 @@ LEAST_SHIFT = 0.1
 """A shift of less than this many readings is not followed."""
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(Struct, frozen=True):
     """Spans are late by ``late_s + slope * (t - ref_s)``; sigmas are standard uncertainties."""
 
     late_s: float
@@ -198,8 +198,7 @@ def along(s: Shown, late_s: Floats, rate_sigma: float) -> Seen | None:
     return min((f for f in found if len(f.at_s) > 2), key=lambda f: f.line.sigma_s, default=None)
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """Stamps of edges in order, how late they are in the trace, shapes (n,), and the line through them."""
 
     at_s: Floats

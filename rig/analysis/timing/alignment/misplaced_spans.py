@@ -1,8 +1,7 @@
 """Find spans that a trace shows at other times than their stamps: lost readings, a wrong rate, other clocks."""
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from rig.analysis.result.finding import Finding
 from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, merged, touches
@@ -86,8 +85,7 @@ def astray(s: Shown) -> int:
     return count if elsewhere and (not present.any() or np.mean(works[present]) > 0.5) else 0
 
 
-@dataclass(frozen=True)
-class Levels:
+class Levels(Struct, frozen=True):
     """The two levels of readings in watts, and their difference in standard deviations of readings about a level.
 
     Of the two standard deviations, the smaller counts.

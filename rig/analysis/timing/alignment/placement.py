@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.timing.activity_signal import edges_of, mean_signal
@@ -29,8 +30,7 @@ MOST_LATE = 4.0
 """A meter is late by less than this many readings, the delay of a mean over eight. Later power has another cause."""
 
 
-@dataclass(frozen=True)
-class AlignedRail:
+class AlignedRail(Struct, frozen=True):
     """One rail's readings on the device's time, in run seconds, and the map from the meter's ticks.
 
     ``sigma_s`` is the uncertainty between the meter's clock and the device's. ``host_sigma_s`` is the uncertainty

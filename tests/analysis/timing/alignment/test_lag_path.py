@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec import structs
 
 from fixtures.bench.true_power import steps_of
 from fixtures.worlds.lab_recording import Lab, plain_lab, write
@@ -194,8 +195,8 @@ def test_a_periodic_train_with_hidden_ends_is_undecided() -> None:
 
 def test_a_trace_without_contrast_or_spans_is_not_placed() -> None:
     spans, r = spans_of(0), Scene(spans_of(0)).readings()
-    blank = replace(r, watts=np.random.default_rng(0).normal(0.0, 0.01, len(r.watts)))
-    elsewhere = replace(r, start_s=r.start_s + 100.0, end_s=r.end_s + 100.0)
+    blank = structs.replace(r, watts=np.random.default_rng(0).normal(0.0, 0.01, len(r.watts)))
+    elsewhere = structs.replace(r, start_s=r.start_s + 100.0, end_s=r.end_s + 100.0)
     assert place(blank, spans, 10 * PERIOD_S) is None
     assert place(r, spans[:0], PERIOD_S) is None
     assert place(elsewhere, spans, PERIOD_S) is None
@@ -248,13 +249,13 @@ def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.
     end_s = start_s + aperture * length_s
     noise = np.random.default_rng(seed).normal(0.0, 0.003, len(end_s))
     watts = 1.0 + mean_signal(edges_of(drawn_s), start_s, end_s) + noise
-    return replace(readings(start_s, end_s, watts), period_s=float(np.median(length_s)))
+    return structs.replace(readings(start_s, end_s, watts), period_s=float(np.median(length_s)))
 
 
 def filtered(r: Readings, drawn_s: Floats, tau_s: float) -> float | None:
     """Return the time constant of the filter that is found in smoothed readings (s)."""
     sharp, smooth = (mean_signal(edges_of(drawn_s), r.start_s, r.end_s, tau) for tau in (0.0, tau_s))
-    s = shown(replace(r, watts=r.watts - sharp + smooth), drawn_s)
+    s = shown(structs.replace(r, watts=r.watts - sharp + smooth), drawn_s)
     found = None if s is None else along(s, np.zeros(len(s.cells)), np.inf)
     return None if s is None or found is None or found.whole is None else undeclared_tau_s(s, found.whole)
 
