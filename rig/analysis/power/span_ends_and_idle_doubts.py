@@ -107,7 +107,7 @@ def moved(model: RailModel, windows_s: Floats) -> Margin:
     A filter or capacitor may have moved the energy: it conserves energy and responds equally to a rise and to a fall.
     The device may also draw such power itself, so the figure is the middle of both cases.
     """
-    model, spans = model.fine or model, merged(windows_s)
+    spans = merged(windows_s)
     if len(spans) < 2 or not np.any(model.gap):
         return Margin()
     busy_s = float(np.mean(spans[:, 1] - spans[:, 0]))
@@ -156,7 +156,6 @@ def rests_for(model: RailModel, spans_s: Floats) -> float:
     The result is 0 if noise might explain the low power, or if it lasts at most the part ``LACKS`` of the span.
     ``spans_s`` has the shape (k, 2).
     """
-    model = model.fine or model
     rise = _curve(model, spans_s[:, 0], spans_s[:, 1], model.busy & model.readings.ok)
     top_w = float(rise.level_w.max()) if rise is not None else 0.0
     if rise is None or top_w <= 0.0:
@@ -270,7 +269,6 @@ def doubts_of_idle(model: RailModel, windows_s: Floats, *, late: bool) -> Iterat
 
     Spans may include power that swings, power at the begin of gaps (``late``), or power that settles after the work.
     """
-    model = model.fine or model
     if awake_w := unrested_w(model, windows_s):
         more = "mean power of idle windows between spans is above that at their ends, so the device may not be at rest"
         yield awake_w, f"{more} there. Begin these windows later"

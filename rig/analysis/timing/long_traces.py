@@ -239,22 +239,21 @@ def pooled(
     )
 
 
-def in_pieces(r: Readings, moments: Floats, near_s: Floats, block: Indices, evenly: int) -> tuple[Readings, Indices]:
-    """Return steady readings as means over pieces, and where the pieces begin.
+def in_pieces(r: Readings, moments: Floats, near_s: Floats, evenly: int) -> Readings:
+    """Return steady readings as means over pieces.
 
-    Pieces end where ``block`` changes, shape (n,), and at places that divide the readings into at most ``evenly`` equal
-    parts. A reading that holds one of ``moments`` is a piece of its own, and so is each reading in the disjoint
-    sorted windows ``near_s``.
+    Pieces end at places that divide the readings into at most ``evenly`` equal parts. A reading that holds one of
+    ``moments`` is a piece of its own, and so is each reading in the disjoint sorted windows ``near_s``.
     """
     n, at = len(r.watts), np.searchsorted(r.end_s, moments, "right")
     alone = touches(near_s, r.start_s, r.end_s)
-    changed = np.flatnonzero((block[1:] != block[:-1]) | alone[1:] | alone[:-1]) + 1
+    changed = np.flatnonzero(alone[1:] | alone[:-1]) + 1
     start = np.unique(np.concatenate([changed, at, at + 1, np.arange(0, n, -(-n // evenly))]))
     start = start[start < n]
     many = np.diff(np.append(start, n)).astype(np.float64)
     watts, end_s = np.add.reduceat(r.watts, start) / many, r.end_s[np.append(start[1:], n) - 1]
     like = replace(r, start_s=r.start_s[start], end_s=end_s, watts=watts, raw=watts, ok=r.ok[start])
-    return replace(like, overload=r.overload[start], pool=Pool(many, many, many, r.aperture_s)), start
+    return replace(like, overload=r.overload[start], pool=Pool(many, many, many, r.aperture_s))
 
 
 def _blocks(

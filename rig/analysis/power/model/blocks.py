@@ -51,14 +51,15 @@ def blocks_of(
         at = np.flatnonzero((number >= 0) & (of < 0))
         if not len(at):
             continue
-        each = np.bincount(number[at])
+        each = np.bincount(number[at], many[at]).astype(np.int64)
         rank, count = (np.cumsum(each > 0) - 1)[number[at]], each[each > 0]
         parts = np.clip(np.minimum(MOST[state] // len(count), count // LEAST), 1, None)
         if state == SPAN and len(count) > 2:  # spans differ from each other, but the parts of one span do not
             parts = np.ones_like(parts)
-        place = np.arange(len(at)) - (np.cumsum(count) - count)[rank]
+        place = (np.cumsum(many[at]) - many[at]).astype(np.int64) - (np.cumsum(count) - count)[rank]
         block = (np.cumsum(parts) - parts)[rank] + place * parts[rank] // count[rank]
-        total = int(parts.sum())
+        block = np.cumsum(np.diff(block, prepend=-1) > 0) - 1  # a mean of many readings may fill several
+        total = int(block[-1]) + 1
         of[at] = len(states) + block * min(total, MOST[state]) // total
         states += [state] * min(total, MOST[state])
     used, n = np.flatnonzero(of >= 0), len(states)

@@ -74,8 +74,6 @@ class RailModel(Struct, frozen=True, dict=True):
     single: Single
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
-    fine: RailModel | None = None
-    """If the readings are means over pieces of readings in memory: the model with these readings."""
     _known: dict[Any, Any] = field(default_factory=dict)
 
     def once(self, what: Callable[[RailModel], T]) -> T:
@@ -123,15 +121,17 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
     If the readings are means of several, the noise comes from the single readings, ``rail.single``.
     """
-    r, one = rail.readings, rail.single or rail.readings
+    one = rail.single or rail.readings
     spans = merged(np.concatenate([activity.busy_windows_s(), activity.excluded_s()]))
-    sigma_s = span_sigma_s(r, activity, rail.sigma_s)
-    where = idle_window_of(r, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
-    of_one = where if one is r else idle_window_of(one, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
+    sigma_s = span_sigma_s(one, activity, rail.sigma_s)
+    of_one = idle_window_of(one, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
+    of_span = inside(spans, one.start_s, one.end_s)
+    long = rail.single is None and len(one.watts) > MANY and one.steady and _linear(one, of_one >= 0, of_span >= 0)
+    r = _in_pieces(rail, activity, spans, sigma_s) if long else rail.readings
+    where = of_one if r is one else idle_window_of(r, activity.idle_s, spans, sigma_s, rail.host_sigma_s)
+    held = of_span if r is one else inside(spans, r.start_s, r.end_s)
     if np.count_nonzero(where >= 0) < 2 or np.count_nonzero(of_one >= 0) < 2:
         return None
-    held = inside(spans, r.start_s, r.end_s)
-    of_span = held if rail.single is None else inside(spans, one.start_s, one.end_s)
     gap = gap_of(r, spans, sigma_s, where) if len(spans) else np.full(len(where), -1)
     noise = noise_of(one, of_one, of_span)
     at_s = np.append(r.start_s[0], r.end_s)
@@ -139,7 +139,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
     rest = _rests(r, gap, noise)
     blocks = blocks_of((r.start_s, r.end_s), r.watts, _weight(r), r.many, (where, rest, np.where(r.ok, held, -1)))
     trace = fit(blocks, _white(blocks, r, noise, looks) + _swings(blocks, r, (where, gap, held)))
-    model = RailModel(
+    return RailModel(
         readings=r,
         clock=rail.timebase.clock.name,
         sigma_s=sigma_s,
@@ -160,29 +160,24 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
         ),
         at_looks=looks,
     )  # fmt: skip
-    # the loss of a shunt, readings at the end of the range and overflows at work do not show in means
-    overflows = float(np.min(r.watts[held >= 0], initial=0.0)) < min(float(np.min(r.watts[where >= 0])), 0.0)
-    linear = r.supply is None and r.rail.conversion.burden_ohm == 0.0 and not (overflows or np.any(r.overload))
-    if len(r.watts) <= MANY or not r.steady or r.counter or not linear:
-        return model
-    return _in_pieces(model, moments_s(r, activity, sigma_s, rail.host_sigma_s))
 
 
-def _in_pieces(model: RailModel, moments: Floats) -> RailModel:
-    """Return the model with means over pieces of successive readings that the estimators treat alike.
+def _linear(r: Readings, idle: Bools, held: Bools) -> bool:
+    """Return whether means show all. They hide the loss of a shunt, clipped readings and overflows at work."""
+    overflows = float(np.min(r.watts[held], initial=0.0)) < min(float(np.min(r.watts[idle], initial=0.0)), 0.0)
+    lossy = r.counter or r.supply is not None or r.rail.conversion.burden_ohm != 0.0
+    return not (lossy or overflows or np.any(r.overload))
+
+
+def _in_pieces(rail: AlignedRail, activity: Activity, spans: Floats, sigma_s: float) -> Readings:
+    """Return means over pieces of successive readings, but the readings next to a span singly.
 
     The level beside a span is read from single readings, as many as its margin holds.
     """
-    one, blocks = model.readings, model.trace.blocks
-    reach_s = BESIDE * one.period_s + 2.0 * float(np.ptp(margin_s(model.sigma_s, one.tau_s)))
-    near_s = merged(model.spans_s.reshape(-1, 1) + np.array([-reach_s, reach_s]))
-    r, start = in_pieces(one, moments, near_s, blocks.of, MANY // 16)
-    share = np.add.reduceat(blocks.share, start)
-    return replace(
-        model, readings=r, middle_s=0.5 * (r.start_s + r.end_s), weight=_weight(r), idle=model.idle[start],
-        gap=model.gap[start], busy=model.busy[start], held=model.held[start], fine=model,
-        trace=replace(model.trace, blocks=replace(blocks, of=blocks.of[start], share=share)),
-    )  # fmt: skip
+    one = rail.readings
+    reach_s = BESIDE * one.period_s + 2.0 * float(np.ptp(margin_s(sigma_s, one.tau_s)))
+    near_s = merged(spans.reshape(-1, 1) + np.array([-reach_s, reach_s]))
+    return in_pieces(one, moments_s(one, activity, sigma_s, rail.host_sigma_s), near_s, MANY // 16)
 
 
 def sum_of(rails: Sequence[AlignedRail]) -> AlignedRail | None:
@@ -222,9 +217,10 @@ def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     Work then goes on after spans, and only the second halves of gaps show whether idle has changed.
     """
     at = np.flatnonzero((gap >= 0) & r.ok)
-    first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
-    half = 2 * gap[at] + (late := np.arange(len(at)) - first >= many // 2)
-    watts, count = means_by(half, 2 * int(gap.max(initial=-1) + 1), r.many[at].astype(float), r.watts[at])
+    many = r.many[at].astype(float)
+    place, whole = np.cumsum(many) - many, np.bincount(gap[at], many)
+    late = place - place[np.searchsorted(gap[at], gap[at])] >= whole[gap[at]] // 2
+    watts, count = means_by(2 * gap[at] + late, 2 * int(gap.max(initial=-1) + 1), many, r.watts[at])
     watts, count = watts.reshape(-1, 2), count.reshape(-1, 2)
     both = count.min(axis=1) > 0.0
     above_w, size_w = -np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
