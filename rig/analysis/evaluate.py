@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 
 import numpy as np
-import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -43,6 +42,7 @@ from rig.analysis.verdict import recording_faults as faults
 from rig.analysis.verdict.benchmark import sample_findings, set_findings
 from rig.analysis.verdict.rule_checks import checks_of, named, ruling_of
 from rig.errors import MeasurementRefusedError
+from rig.recording.columns.buffers import array_of, valid
 from rig.recording.events import Brackets, ChunkArrived, IdleWindow
 from rig.recording.reader import Run
 from rig.recording.traces.traces import AT_ONCE
@@ -278,8 +278,8 @@ def _end_s(run: Run) -> float:
     """Return the last stamp of clock readings, idle windows, arrivals and answers, in run seconds; inf without any."""
     stamps = [row[2] for e in run.of_type(Brackets) for row in e.rows]
     stamps += [e.off_ns for e in run.of_type(IdleWindow)] + [e.arrived_ns for e in run.of_type(ChunkArrived)]
-    answered = pc.max(run.replies["completed_ns"]).as_py()
-    last_ns = max([*stamps, *([answered] if answered is not None else [])], default=None)
+    stamps += array_of(answered := run.replies["completed_ns"], 0)[valid(answered)].tolist()
+    last_ns = max(stamps, default=None)
     return math.inf if last_ns is None else (last_ns - run.start.t0_ns) * 1e-9
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.recording.columns.arrow_layout import has_text
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, of, sizes_of, valid
 from rig.recording.columns.tables import ADDED, SAMPLES
 from rig.recording.disk.size_limits import TEXT_CHARACTERS, check_json
 from rig.recording.events import LIMIT, malformed
@@ -29,6 +29,7 @@ NEVER_NULL = {
     "progress": ("issue", "sample_id", "tick", "cost"),
     "activity": ("issue", "sample_id", "layer", "counter"),
 }
+FEW = 4096
 _FLOAT = float(np.finfo(np.float64).max)
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "inferences": (1, 2**31 - 1), "duration_s": (0.0, _FLOAT), "rate_hz": (0.0, _FLOAT), "label_age_s": (0.0, _FLOAT),
@@ -53,13 +54,20 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
         if _may_grow(table[field.name].type):
             raise malformed(name, f"has a column {field.name} of {table[field.name].type}", field.name)
         try:
-            columns[field.name] = table[field.name].cast(field.type)
+            columns[field.name] = _cast(table[field.name], field.type)
         except (pa.ArrowException, KeyError) as error:
             raise malformed(name, f"has a column {field.name} that is not {field.type}: {error}", field.name) from error
         _check_column(name, field.name, columns[field.name])
     if name == "replies":
         _check_replies(columns)
     return pa.table(columns, schema=schema)
+
+
+def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    """Cast a column as Arrow does; short columns do without ``pyarrow.compute``, whose import takes longer."""
+    if pa.types.is_dictionary(column.type) and column.type.value_type == type_ and len(column) <= FEW:
+        return pa.chunked_array([of(column.to_pylist(), type_)])
+    return column if column.type == type_ else column.cast(type_)
 
 
 def _may_grow(type_: pa.DataType) -> bool:
@@ -72,25 +80,25 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     if name in NEVER_NULL[table] and column.null_count:
         raise malformed(table, f"has a null in the column {name}", name)
     if pa.types.is_string(column.type) and name != "output":
-        from pyarrow.compute import max as greatest, utf8_length  # 9 MB that recording does not need
-
-        longest = greatest(utf8_length(column)).as_py() or 0
+        largest = max((sizes_of(chunk).max(initial=0) for chunk in column.chunks), default=0)
+        texts = column.to_pylist() if largest > TEXT_CHARACTERS else ()
+        longest = max(map(len, filter(None, texts)), default=0)
         if longest > TEXT_CHARACTERS:
             raise malformed(table, f"has a text of {longest} characters in the column {name}", longest)
     bounded = name in BOUNDS or pa.types.is_integer(column.type)
     if not bounded or len(column) == column.null_count or (table == "replies" and name in SPAN):
         return
-    values = array_of(column.drop_null())
+    values = array_of(column, 0)[valid(column)]
     low, high = BOUNDS.get(name, (-LIMIT + 1, LIMIT - 1))
     if not (low <= values.min() and values.max() <= high):  # also refuses NaN
         raise malformed(table, f"has a number out of bounds in the column {name}", values.min())
 
 
 def _check_replies(columns: Mapping[str, pa.ChunkedArray]) -> None:
-    on, off, phase = (array_of(columns[c].is_valid()) for c in ("on_tick", "off_tick", "phase"))
+    on, off, phase = (valid(columns[c]) for c in ("on_tick", "off_tick", "phase"))
     if np.any(on != off) or np.any(on & ~phase):
         raise malformed("replies", "has a span without both ticks and a phase", "on_tick")
-    for text in columns["output"].drop_null().to_pylist():
+    for text in dict.fromkeys(text for text in columns["output"].to_pylist() if text is not None):
         check_json(text.encode(), "an output in replies")
         try:
             json.loads(text)

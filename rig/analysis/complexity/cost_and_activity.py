@@ -120,8 +120,8 @@ def _activity(run: Run) -> dict[tuple[int, str], Activity]:
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
     names = zip(*(run.activity[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
     lists = run.activity["counts"].combine_chunks()
-    counts, ends = array_of(lists.flatten()).astype(np.int64), np.cumsum(array_of(lists.value_lengths(), 0)).tolist()
-    for (issue, sample_id, layer, counter), (begin, end) in zip(names, pairwise([0, *ends]), strict=True):
+    counts, ends = array_of(lists.values).astype(np.int64), array_of(lists.offsets).tolist()
+    for (issue, sample_id, layer, counter), (begin, end) in zip(names, pairwise(ends), strict=True):
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = counts[begin:end]
     return dict(found)

@@ -15,7 +15,7 @@ from rig.analysis.timing.counted_spans import Activity, Phase
 from rig.analysis.timing.execution_time import StampsU
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.warmup import counted_replies
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, without_null
 from rig.recording.reader import Run
 from rig.types import Floats
 
@@ -47,7 +47,7 @@ def _host_jitter_s(run: Run, device: Timebase) -> float:
     answer. The bound is the scatter of this difference. It is inf if the host has too few stamps, or if the run was
     imported.
     """
-    table = counted_replies(run, "issue", "issued_ns", "completed_ns", "on_tick", "off_tick").drop_null()
+    table = without_null(counted_replies(run, "issue", "issued_ns", "completed_ns", "on_tick", "off_tick"))
     issue, issued, completed, on, off = map(array_of, table.columns)
     which, of = np.unique(issue, return_inverse=True)
     if len(which) < LEAST or run.start.imported is not None:

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-import pyarrow.compute as pc
-
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.proportion import independent, mean_proportion, proportion
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.scores.answers import Answer, answer_in, answers_of, data_of
 from rig.analysis.warmup import counted_replies
+from rig.recording.columns.buffers import array_of, valid
 from rig.recording.reader import Run
 
 
@@ -34,7 +33,7 @@ def accuracy_figures(run: Run, answers: Sequence[Answer]) -> Figures:
         method += f", {len(shares)} samples of {len(held)} distinct clips or data"
     if unlabelled := len(set(asked) - shares.keys()):
         method += f", without {unlabelled} samples that have no label"
-    if dropped := pc.sum(run.replies["issued_ns"].is_null()).as_py():
+    if dropped := run.replies["issued_ns"].null_count:
         method += f", without {dropped} samples that were dropped"
     recalls = [_counted(own, data) for own in by_class.values()]
     return Figures({
@@ -89,7 +88,7 @@ def answer_checks(run: Run, answers: Sequence[Answer]) -> Iterator[Finding]:
     elif told and told[0] is None:
         yield Finding("samples that the device answered", f"0 of {len(told)}: each answer is null", "1 or more", False)
     rows, held = counted_replies(run, "issue", "output", "completed_ns"), ("completed_ns", "output")
-    ended, spoken = (set(rows["issue"].filter(rows[name].is_valid()).to_pylist()) for name in held)
+    ended, spoken = (set(array_of(rows["issue"])[valid(rows[name])].tolist()) for name in held)
     if told and (blank := ended - spoken):
         yield note(f"{len(blank)} completed requests have no output, and accuracy leaves them out")
     if odd:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.warmup import counted_replies
-from rig.recording.columns.buffers import array_of, numbers
+from rig.recording.columns.buffers import array_of, numbers, valid
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 
@@ -157,10 +157,8 @@ def queries_of(run: Run) -> Queries:
     which = np.array([*(known.get(name, -1) for name in asked), -1], np.int64)[sample[rows]]
     size = np.array([s or 1 for s in run.samples["inferences"].to_pylist()] + [1], np.int64)
     stamps = ("due_ns", "issued_ns", "completed_ns")
-    # a number beside a column makes Arrow import pandas
     due_s, issued_s, completed_s = (
-        np.where(array_of(table[name].is_valid()), (array_of(table[name], 0) - t0_ns) * 1e-9, np.nan)[rows]
-        for name in stamps
+        np.where(valid(table[name]), (array_of(table[name], 0) - t0_ns) * 1e-9, np.nan)[rows] for name in stamps
     )
     executions = _executions(issue, array_of(table["executions"], 1), _coded(table["phase"])[0])
     return Queries(
@@ -193,6 +191,6 @@ def _executions(issue: Indices, each: Indices, phase: Indices) -> Indices:
 
 def _coded(column: pa.ChunkedArray) -> tuple[Indices, list[str]]:
     """Return the index of each text, -1 for null, and the distinct texts."""
-    coded = column.combine_chunks().dictionary_encode()
-    coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
-    return array_of(coded.indices, -1).astype(np.int64), coded.dictionary.to_pylist()
+    texts = column.to_pylist()
+    known = {text: k for k, text in enumerate(dict.fromkeys(text for text in texts if text is not None))}
+    return np.array([known.get(text, -1) for text in texts], np.int64), list(known)

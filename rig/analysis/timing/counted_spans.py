@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-import pyarrow.compute as pc
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
@@ -11,7 +10,7 @@ from rig.analysis.timing.activity_signal import merged
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.warmup import counted_replies, is_warmup
 from rig.errors import DataError
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, kept, valid, without_null
 from rig.recording.events import Start
 from rig.recording.reader import Run
 from rig.types import MARK_PHASE, Bools, Floats
@@ -117,10 +116,9 @@ def activity_of(run: Run, device: Timebase) -> Activity:
 
     Raises ``DataError`` for a span that ends before it begins.
     """
-    table = run.replies
-    table = table.filter(pc.and_(table["phase"].is_valid(), table["on_tick"].is_valid()))
+    table = kept(run.replies, valid(run.replies["phase"]) & valid(run.replies["on_tick"]))
     phase, issue, on, off = (array_of(table[c]) for c in ("phase", "issue", "on_tick", "off_tick"))
-    warm = array_of(is_warmup(table))
+    warm = is_warmup(table)
     windows = np.column_stack([device.seconds(on), device.seconds(off)])
     if np.any(backward := windows[:, 1] < windows[:, 0]):
         tick, remedy = int(off[np.argmax(backward)]), "Check the device's timer for wrap-around"
@@ -158,7 +156,7 @@ def one_at_a_time(run: Run) -> bool:
     They were not if an issue has two phases, or if each sample chose one phase, as with a small and a large network for
     easy and hard samples. With a phase ``learning``, phases always count as issued one at a time.
     """
-    rows = counted_replies(run, "phase", "issue", "sample_id").drop_null()
+    rows = without_null(counted_replies(run, "phase", "issue", "sample_id"))
     phase, issue, sample = map(array_of, rows.columns)
     phases = [name for name in dict.fromkeys(phase.tolist()) if name != MARK_PHASE]
     if len(phases) < 2 or LEARNING in phases:

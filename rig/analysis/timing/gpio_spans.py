@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from rig.analysis.timing.clocks_and_tolerances import timebase_of
 from rig.analysis.timing.timebase import SURE, Timebase
 from rig.errors import DataError
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, valid
 from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
 from rig.types import Floats, Indices
@@ -42,7 +42,7 @@ def on_device_clock(run: Run) -> tuple[Run, Timebase]:
 
 def _with_spans(run: Run, pin: Trace, timebase: Timebase) -> Run:
     t = run.replies
-    issued, completed, stamped = (array_of(t[name].is_valid()) for name in ("issued_ns", "completed_ns", "on_tick"))
+    issued, completed, stamped = (valid(t[name]) for name in ("issued_ns", "completed_ns", "on_tick"))
     rows = np.flatnonzero(issued & completed & ~stamped)
     t0_ns = run.start.t0_ns
     hosts = [array_of(t[name], 0)[rows] for name in ("issued_ns", "completed_ns")]

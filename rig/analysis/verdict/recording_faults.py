@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
@@ -19,7 +18,7 @@ from rig.analysis.timing.clocks_and_tolerances import host_bend
 from rig.analysis.timing.counted_spans import Activity
 from rig.analysis.timing.timebase import Timebase
 from rig.analysis.warmup import warmup_issues
-from rig.recording.columns.buffers import array_of
+from rig.recording.columns.buffers import array_of, kept, valid
 from rig.recording.events import HostGap, Note
 from rig.recording.reader import Run
 from rig.recording.traces.traces import Trace
@@ -62,8 +61,7 @@ def _lost(run: Run) -> Iterator[Finding]:
 def _misplaced(run: Run, device: Timebase) -> Iterator[Finding]:
     if run.start.imported is not None or run.start.device.spans_on_pin:
         return
-    table = run.replies
-    table = table.filter(pc.and_(table["on_tick"].is_valid(), table["completed_ns"].is_valid()))
+    table = kept(run.replies, valid(run.replies["on_tick"]) & valid(run.replies["completed_ns"]))
     if not len(table):
         return
     ticks = np.column_stack([array_of(table[c]) for c in ("on_tick", "off_tick")])
@@ -162,14 +160,14 @@ def _files(run: Run) -> Iterator[str]:
 
 
 def _warmup(run: Run) -> Iterator[str]:
-    issues = len(run.replies["issue"].unique())
+    issues = len(np.unique(array_of(run.replies["issue"])))
     if warm := len(warmup_issues(run)):
         yield f"Warm-up: {warm} of {issues} samples that were issued count in no figure"
 
 
 def _offered(run: Run) -> Iterator[str]:
     asked_hz = run.start.scenario.arrival_hz
-    due_s = 1e-9 * np.unique(array_of(run.replies.filter(pc.is_valid(run.replies["due_ns"]))["due_ns"]))
+    due_s = 1e-9 * np.unique(array_of(due_ns := run.replies["due_ns"], 0)[valid(due_ns)])
     if asked_hz is None or len(due_s) < 2 or due_s[0] == due_s[-1]:
         return
     hz = (len(due_s) - 1) / float(due_s[-1] - due_s[0])
@@ -181,7 +179,7 @@ def _offered(run: Run) -> Iterator[str]:
 
 
 def _loops(run: Run) -> Iterator[str]:
-    if (pc.max(run.replies["executions"]).as_py() or 1) > 1:
+    if array_of(run.replies["executions"], 0).max(initial=0) > 1:
         yield (
             "A span that holds several executions shows their mean alone, so no percentile of execution time is "
             "stated, nor one of latency. For these, record single executions too"

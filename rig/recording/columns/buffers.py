@@ -20,6 +20,8 @@ from rig.types import Bools, Chunk
 
 COLUMNS = ("value", "start_tick", "end_tick", "flags")
 """The columns of a trace."""
+MOST_SLICES = 100
+"""Rows in more slices than this are selected by ``pyarrow.compute``, whose import takes longer than a few slices."""
 
 
 def columns_of(chunk: Chunk) -> dict[str, Any]:
@@ -96,12 +98,39 @@ def array_of(column: pa.Array | pa.ChunkedArray, absent: float = math.nan) -> ND
         return np.array(column.to_pylist(), dtype=object)
     if not n:
         return np.zeros(0, dtype_of(type_))
-    valid, held = column.buffers()
+    _, held = column.buffers()
     dtype = dtype_of(type_)
     values = _flags(held, first, n) if truth else np.frombuffer(held, dtype, n, first * dtype.itemsize)
     if not column.null_count:
         return values
-    return np.where(_flags(valid, first, n), values, False if truth else absent)
+    return np.where(valid(column), values, False if truth else absent)
+
+
+def valid(column: pa.Array | pa.ChunkedArray) -> Bools:
+    """Return which values of a column are not null, shape (n,)."""
+    parts = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    known = [_flags(p.buffers()[0], p.offset, len(p)) if p.null_count else np.ones(len(p), bool) for p in parts]
+    return np.concatenate([np.zeros(0, bool), *known])
+
+
+def kept(table: pa.Table, keep: Bools) -> pa.Table:
+    """Return the rows of a table to ``keep``, shape (n,)."""
+    ends = np.flatnonzero(np.diff(keep, prepend=False, append=False)).reshape(-1, 2).tolist()
+    if len(ends) > MOST_SLICES:
+        return table.filter(booleans(keep))
+    return pa.concat_tables([table.slice(a, b - a) for a, b in ends] or [table.slice(0, 0)])
+
+
+def without_null(table: pa.Table) -> pa.Table:
+    """Return the rows that have a value in every column."""
+    return kept(table, np.all([valid(column) for column in table.columns], axis=0))
+
+
+def sizes_of(texts: pa.Array) -> NDArray[Any]:
+    """Return the size of each text, or value of bytes, in a column (bytes), shape (n,)."""
+    kind = np.int64 if "large" in str(texts.type) else np.int32
+    ends = np.frombuffer(texts.buffers()[1], kind) if len(texts) else np.zeros(1, kind)
+    return np.diff(ends[texts.offset : texts.offset + len(texts) + 1])
 
 
 def dtype_of(type_: pa.DataType) -> np.dtype[Any]:

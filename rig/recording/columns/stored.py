@@ -7,6 +7,7 @@ messages and accepted.
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from pathlib import PurePath
@@ -18,7 +19,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rig.recording.columns import arrow_layout as layout
-from rig.recording.columns.buffers import COLUMNS, dtype_of
+from rig.recording.columns.buffers import COLUMNS, array_of, dtype_of, sizes_of
 from rig.recording.columns.tables import TABLES
 from rig.recording.disk.files import Opened
 from rig.recording.events import malformed
@@ -255,19 +256,20 @@ def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table
     parts, spelt = [], 0
     batches = _batches(file, truncated)
     while together := list(islice(batches, TOGETHER)):
-        spelt += sum(_spelt(batch) for batch in together)
+        table = pa.Table.from_batches(together)
+        with suppress(pa.ArrowException):  # types that cannot be unified are refused below
+            table = table.unify_dictionaries().combine_chunks()
+        spelt += sum(_spelt(chunk) for column in table.columns for chunk in column.chunks)
         layout.check_becomes(file.name, spelt, file.size, TEXTS_MOST)
-        parts.append(fitted_table(pa.Table.from_batches(together), name, schema).combine_chunks())
+        parts.append(fitted_table(table, name, schema).combine_chunks())
     return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
 
 
-def _spelt(batch: pa.RecordBatch) -> int:
-    """Return the bytes that the texts of a batch would take if each row had its own copy."""
-    import pyarrow.compute as pc  # 9 MB that recording does not need
-
-    coded = [c for c in batch.columns if pa.types.is_dictionary(c.type) and layout.has_text(c.type.value_type)]
-    lengths = (pc.take(pc.binary_length(column.dictionary), column.indices) for column in coded)
-    return sum(pc.sum(each).as_py() or 0 for each in lengths)
+def _spelt(column: pa.Array) -> int:
+    """Return the bytes that texts in a dictionary would take if each row had its own copy."""
+    if not (pa.types.is_dictionary(column.type) and layout.has_text(column.type.value_type)):
+        return 0
+    return int(np.append(sizes_of(column.dictionary), 0)[array_of(column.indices, -1)].sum())
 
 
 def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
