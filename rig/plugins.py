@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import os
+import re
 import stat
 import sys
 import types
@@ -20,12 +21,12 @@ from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
+from rig import plugin_list
 from rig.child_process import Kept
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
+from rig.plugin_list import Entry
 
 if typing.TYPE_CHECKING:
-    from importlib.metadata import Distribution, EntryPoint
-
     from rig.factories import Factory
 
 GROUPS = (
@@ -33,21 +34,19 @@ GROUPS = (
 )  # fmt: skip
 
 
-def registered(group: str) -> Sequence[EntryPoint]:
+def registered(group: str) -> Sequence[Entry]:
     """Return the registered plugins of a group, sorted by name. Nothing is imported."""
     return _installed(tuple(sys.path))[group]
 
 
 @functools.cache
-def _installed(path: tuple[str, ...]) -> dict[str, tuple[EntryPoint, ...]]:
+def _installed(path: tuple[str, ...]) -> dict[str, tuple[Entry, ...]]:
     """Return all registered plugins by group. The result is kept, because every package in ``path`` must be opened."""
-    from importlib.metadata import entry_points  # a report as JSON does without it, and so without the email package
-
-    found = entry_points()
-    return {group: tuple(sorted(found.select(group=f"rig.{group}"), key=lambda e: e.name)) for group in GROUPS}
+    found = sorted(plugin_list.registered())
+    return {group: tuple(entry for entry in found if entry.group == group) for group in GROUPS}
 
 
-def names(group: str) -> dict[str, EntryPoint]:
+def names(group: str) -> dict[str, Entry]:
     """Return the registered plugins of a group by name; of two with the same name, only the last."""
     return {e.name: e for e in registered(group)}
 
@@ -56,17 +55,6 @@ def problem_factory(name: str, task: str) -> Factory | None:
     """Return the function that makes a problem from a stored payload, by workload or task; None if both are unknown."""
     found = next((key for key in (name, task) if key in names("problems")), None)
     return None if found is None else load("problems", found)
-
-
-def owner(entry: EntryPoint) -> str:
-    """Return the name of the package that registered a plugin."""
-    return "an unknown package" if entry.dist is None else _name_of(entry.dist)
-
-
-@functools.cache
-def _name_of(package: Distribution) -> str:
-    """Return the name of a package; the name is kept, because parsing the metadata takes milliseconds."""
-    return str(package.name)
 
 
 def load(group: str, name: str) -> Factory:
@@ -92,15 +80,17 @@ def load(group: str, name: str) -> Factory:
         raise unknown(group.removesuffix("s"), name, (e.name for e in known))
     kind, entry = group.removesuffix("s"), found[0]
     if len(found) > 1:
-        what = f"{kind} {name!r} is registered by {' and '.join(sorted({owner(e) for e in found}))}"
+        what = f"{kind} {name!r} is registered by {' and '.join(sorted({e.package for e in found}))}"
         remedy = "Uninstall all but one, or write path/to/file.py:function"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
     try:
         with Kept():
-            return typing.cast("Factory", entry.load())
+            module, _, attribute = entry.place.partition(":")
+            inner = filter(None, attribute.split("."))
+            return typing.cast("Factory", functools.reduce(getattr, inner, importlib.import_module(module)))
     except ImportError as error:
-        if owner(entry) == DISTRIBUTION:
-            check_ours(entry.module.partition(".")[0])
+        if entry.package == DISTRIBUTION:
+            check_ours(re.split(r"[.:]", entry.place)[0])
             extras = ", ".join(entry.extras) or name
             raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
         raise _broken(kind, entry, error) from error
@@ -143,9 +133,9 @@ def check_ours(package: str) -> None:
         raise SetupError(what, field="installation", value=others[0], remedy=remedy)
 
 
-def _broken(kind: str, entry: EntryPoint, error: BaseException) -> SetupError:
-    what = f"{kind} {entry.name!r} is {entry.value} of the package {owner(entry)}, which cannot be loaded"
-    remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {owner(entry)}"
+def _broken(kind: str, entry: Entry, error: BaseException) -> SetupError:
+    what = f"{kind} {entry.name!r} is {entry.place} of the package {entry.package}, which cannot be loaded"
+    remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {entry.package}"
     return SetupError(f"{what}: {said(error)}", field=kind, value=entry.name, remedy=remedy)
 
 

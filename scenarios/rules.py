@@ -6,7 +6,7 @@ own copy, `reports/audit/rule_sets.json`. NeuroBench's own sentences are in `doc
 
 import tomllib
 from collections.abc import Mapping
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from rig.errors import refused
@@ -52,7 +52,7 @@ _VALUES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "optimization": {"submittable": False},
     },
 }
-_TOLD = tomllib.loads(files("scenarios").joinpath("sources.toml").read_text(encoding="utf-8"))
+_TOLD = tomllib.loads(Path(__file__).with_name("sources.toml").read_text(encoding="utf-8"))
 SETS = {name: (_TOLD[name]["source"], _TOLD[name]["rules"], values) for name, values in _VALUES.items()}
 """For each set by name: its source, the sentence of the source behind each rule, and the rules of each scenario."""
 

@@ -7,8 +7,8 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from rig.bench.plugin_list import SHOWN, describe
 from rig.errors import DISTRIBUTION, UnknownNameError, UsageError
+from rig.plugin_list import SHOWN, describe
 from rig.terminal import answer, width, wrapped
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from rig.bench.plugin_list import text_in
 from rig.doctor.findings import Finding, Number, broken, checked, ok, si
 from rig.engine.clock import SPIN_NS, HostClock
 from rig.errors import StoreError
+from rig.plugin_list import text_in
 from rig.session.default_out import RUNS
 
 TESTED = ((3, 11), (3, 12), (3, 13))

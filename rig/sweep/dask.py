@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rig.bench.plugin_list import text_in
 from rig.errors import SetupError, refused
+from rig.plugin_list import text_in
 from rig.plugins import imported
 from rig.session.locks import Say
 from rig.sweep.cells import Outcome, Task, give_up, perform

@@ -83,7 +83,7 @@ def test_json_output_imports_no_page_modules(tmp_path: Path) -> None:
 
     assert json.loads(said)["files"] == [str(tmp_path / "run" / "derived" / "results.json")]
     assert (tmp_path / "run" / "derived" / "report.html").read_text() == "an earlier page"
-    assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "pyarrow.compute"}
+    assert not modules & {"pandas", "scipy", "matplotlib", "jinja2", "pyarrow.compute", "importlib.metadata"}
     assert not modules & {"reports.pictures.draw", "rig.submission"}
 
 

@@ -259,7 +259,7 @@ def _parsed(given: Sequence[str]) -> argparse.Namespace:
 
 def _registered() -> dict[str, tuple[str, str]]:
     """Return commands of other packages, as in ``COMMANDS``. Their sources are read, but not run."""
-    from rig.bench.plugin_list import commands_of_others, source_facts
+    from rig.plugin_list import commands_of_others, source_facts
 
     found = {}
     for name, module in commands_of_others().items():

@@ -12,12 +12,27 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 SHOWN = ("devices", "meters", "scenarios", "workloads", "rules", "importers")
 _DOCSTRING = re.compile(r"""(?:\s|#.*\n)*[rR]?("{3}|'{3}|"|')\s*(.*?)\s*(?:\1|\n)""")
 _ASKED = re.compile(r"^Requires-Dist: *([\w.-]+)(.*)", re.M)
 _EXTRA = re.compile(r"""extra\s*==\s*['"](.*?)['"]""")
+
+
+class Entry(NamedTuple):
+    """One entry point: ``place`` is ``MODULE:ATTRIBUTE``, and ``info`` is the folder of its package's metadata."""
+
+    group: str
+    name: str
+    place: str
+    extras: list[str]
+    info: Path
+
+    @property
+    def package(self) -> str:
+        """Return the name of the package."""
+        return next(iter(re.findall(r"^Name: *(.*)", _about(self.info), re.M)), self.info.name)
 
 
 def describe() -> list[dict[str, Any]]:
@@ -26,27 +41,25 @@ def describe() -> list[dict[str, Any]]:
     The first line is from the module's docstring; for sets of rules, which share a module, from the function's.
     """
     packages = _packages()
-    found = sorted(_registered(packages))
-    infos = {info for *_, info in found}
-    about = {i: (text_in(i / "METADATA") or text_in(i / "PKG-INFO")).partition("\n\n")[0] for i in infos}
-    asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(about[i])] for i in about}
+    found = sorted(registered())
+    infos = {entry.info for entry in found}
+    asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(_about(i))] for i in infos}
     rows = []
     for group in SHOWN:
-        for _, name, target, info in (row for row in found if row[0] == group):
-            module, attribute, *extras = re.findall(r"[^\s:\[\],]+", target)
+        for entry in (entry for entry in found if entry.group == group):
+            module, _, attribute = entry.place.partition(":")
             modes, line = source_facts(module, attribute if group == "rules" else "")
-            needed = [package for extra in extras for package, of in asked[info] if extra in of]
+            needed = [package for extra in entry.extras for package, of in asked[entry.info] if extra in of]
             missing = [package for package in needed if _plain(package) not in packages]
-            package = next(iter(re.findall(r"^Name: *(.*)", about[info], re.M)), info.name)
-            row = {"group": group, "name": name, "package": package, "modes": modes, "extra": ", ".join(extras)}
+            row = {"group": group, "name": entry.name, "package": entry.package, "modes": modes}
+            row["extra"] = ", ".join(entry.extras)
             rows.append(row | {"installed": not missing, "missing": missing, "description": line})
     return rows
 
 
 def commands_of_others() -> dict[str, str]:
     """Return the module of each registered command by its name."""
-    found = sorted(_registered(_packages()))
-    return {name: module.partition("[")[0].strip() for group, name, module, _ in found if group == "commands"}
+    return {e.name: e.place.partition(":")[0] for e in sorted(registered()) if e.group == "commands"}
 
 
 def _packages() -> dict[str, Path]:
@@ -59,14 +72,21 @@ def _plain(package: str) -> str:
     return re.sub(r"[-_.]+", "_", package).lower()
 
 
-def _registered(packages: dict[str, Path]) -> Iterator[tuple[str, str, str, Path]]:
-    """Yield group, name and target of each entry point of the rig, with the metadata of its package."""
-    for info in packages.values():
+def registered() -> Iterator[Entry]:
+    """Yield each entry point of the rig in the installed packages."""
+    for info in _packages().values():
         for section in text_in(info / "entry_points.txt").split("[rig.")[1:]:
             group, *lines = section.partition("\n[")[0].splitlines()
             for name, equals, target in (line.partition("=") for line in lines):
                 if equals:
-                    yield group.strip("] "), name.strip(), target.strip(), info
+                    place, _, extras = target.replace(" ", "").partition("[")
+                    yield Entry(group.strip("] "), name.strip(), place, re.findall(r"[^,\]]+", extras), info)
+
+
+@functools.cache
+def _about(info: Path) -> str:
+    """Return the metadata of a package; the text is kept, because each of its entry points asks for it."""
+    return (text_in(info / "METADATA") or text_in(info / "PKG-INFO")).partition("\n\n")[0]
 
 
 def source_facts(module: str, function: str = "") -> tuple[list[str], str]:
