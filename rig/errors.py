@@ -3,7 +3,6 @@
 Exit codes are part of the command line's contract; 1 is left to Python itself, 2 to argparse.
 """
 
-import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -63,6 +62,8 @@ def said(error: BaseException, where: str = "") -> str:
 
 def frames(error: BaseException) -> Iterator[tuple[FrameType, str]]:
     """Yield each frame that an exception passed, from the outermost, with its ``FILE, line N``."""
+    import traceback  # needed only after a mistake
+
     return ((f, f"{Path(f.f_code.co_filename).name}, line {n}") for f, n in traceback.walk_tb(error.__traceback__))
 
 

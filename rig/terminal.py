@@ -6,7 +6,6 @@ Names in recordings, messages of drivers and names of plug-ins are written by ot
 import errno
 import io
 import os
-import shutil
 import stat
 import sys
 import textwrap
@@ -29,9 +28,8 @@ def clean(text: object) -> str:
 def width() -> int:
     """Return ``COLUMNS``, or else the number of columns of the terminal that ``own`` writes to, or else 100."""
     with suppress(OSError, ValueError):
-        if "COLUMNS" not in os.environ:
-            return os.get_terminal_size(own().fileno()).columns or 100
-    return shutil.get_terminal_size((100, 24)).columns
+        return max(int(os.environ.get("COLUMNS", "0")), 0) or os.get_terminal_size(own().fileno()).columns or 100
+    return 100
 
 
 def wrapped(text: str, wide: int, indent: str = "  ") -> list[str]:

@@ -5,7 +5,6 @@ Each line has the hash of the line before (the chain), and a separate file has t
 
 import hashlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +22,7 @@ from rig.recording.validation import went_back
 
 TABLE_BYTES = 1 << 32
 """A table of at most this size is read as a whole."""
+AT_THE_SAME_TIME_BYTES = 1 << 25
 
 
 class _Head(msgspec.Struct):
@@ -174,8 +174,13 @@ def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> 
         return file if name.endswith(".arrows") and name in present else None
 
     names = [*dict.fromkeys((*listed, *present))]
-    with ThreadPoolExecutor() as pool:  # the traces of several rails are hashed at the same time
-        found = dict(zip(names, pool.map(opened, names), strict=True))
+    every = map(opened, names)
+    if sum(found.st_size for name in names if (found := folder.stat(name)) is not None) > AT_THE_SAME_TIME_BYTES:
+        from concurrent.futures import ThreadPoolExecutor  # a short run is hashed before this is imported
+
+        with ThreadPoolExecutor() as pool:  # the traces of several rails are hashed at the same time
+            every = pool.map(opened, names)
+    found = dict(zip(names, every, strict=True))
     for name in present if stop is not None else ():
         if name not in listed:
             raise altered(folder.path, f"the stop line does not list {name}")

@@ -13,7 +13,6 @@ from rig.analysis.evaluate import evaluate
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.result import RESULTS, Result
 from rig.analysis.sessions.part import Part
-from rig.analysis.sessions.summary import summarise
 from rig.errors import DataError, StoreError, reason, refused
 from rig.plugins import load
 from rig.recording.disk.files import BROKEN, Folder
@@ -21,7 +20,6 @@ from rig.recording.layout import DERIVED, EVENTS
 from rig.recording.read_events import altered
 from rig.recording.reader import Run, open_run
 from rig.recording.session_json import FILE as SESSION, REQUEST, Session, is_session, open_session
-from rig.session.evaluate_in_parallel import results_of
 
 GO_ON = "Go on with `rig measure --resume`"
 
@@ -126,6 +124,8 @@ def parts_of(path: Path, session: Session | None) -> Iterator[Part]:
         run = open_run(path)
         yield Part(path.name, "", run, evaluate(run))
         return
+    from rig.session.evaluate_in_parallel import results_of  # a single run does without it
+
     runs = list[Run]()
     for (folder, _), digest in zip(session.runs, session.digests, strict=True):
         runs.append(open_run(session.folder.sub(folder.name)))
@@ -183,6 +183,8 @@ def session_result(session: Session, parts: Sequence[Part]) -> Result | None:
 
         what, remedy = f"no run of the session {session.path} has ended", f"Go on: {go_on(session.path)}"
         raise StoreError(what, field="session", value=str(session.path), remedy=remedy)
+    from rig.analysis.sessions.summary import summarise  # a single run does without it
+
     unfinished = (session.path / REQUEST).is_file()
     probes = () if unfinished else session.probes  # an interrupted search has no result yet
     whole = summarise(session.path.resolve().name, parts, probes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -134,6 +133,8 @@ class Result(Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Return the figures of the whole device as a table, for notebooks."""
+        import html
+
         said = [clean(self.run_id)]
         said += ["SIMULATED"] if self.simulated else []
         said += [f"{self.verdict} by {clean(self.validity.rules)}"] if self.validity is not None else []

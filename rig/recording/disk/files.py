@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import secrets
 import stat
 import time
 import weakref
@@ -163,7 +162,7 @@ class Folder:
         """
         folder, last = self._holder(name, make=True)
         folder.has(last)
-        temporary = f".{last[:200]}.{secrets.token_hex(4)}"
+        temporary = f".{last[:200]}.{os.urandom(4).hex()}"
         try:
             with open(temporary, "xb", opener=folder.open) as file:
                 if mode != FILE_MODE and hasattr(os, "fchmod"):
