@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rig.errors import InvalidResultError, MeasurementRefusedError
-from rig.terminal import answer, say
+from rig.terminal import say, say_json
 
 if TYPE_CHECKING:
     from rig.analysis.result.result import Result
@@ -56,7 +56,7 @@ def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
     Return an exit code that shows whether power could not be stated and whether the verdict is INVALID.
     """
     if as_json:
-        answer(found.to_json())
+        say_json(found.text())
     elif found.result is not None:
         kind = "run" if found.runs is None else "session"
         digest = found.result.session_digest or found.result.run_digest

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -64,6 +67,11 @@ class Report(Struct, frozen=True):
         if self.result is not None:
             document |= {"files": list(self.files), "results": self.result.to_json()}
         return document
+
+    def text(self) -> str:
+        """Return ``to_json`` as one line of strict JSON in ASCII, with null for NaN and infinity."""
+        text = msgspec.json.encode(self.to_json(), enc_hook=lambda value: value.tolist()).decode()
+        return re.sub(r"[^\x00-\x7f]", lambda found: json.dumps(found[0])[1:-1], text)
 
 
 def report(

@@ -81,15 +81,12 @@ class Quantity(Struct, frozen=True):
     @property
     def u(self) -> float:
         """Return the combined standard uncertainty; shared components are added with their signs first."""
-        return math.sqrt(sum(u * u for u, _ in _independent(self.components)))
+        return _combined(self.components)[0]
 
     @property
     def dof(self) -> float:
         """Return the effective degrees of freedom (GUM G.2b)."""
-        parts = _independent(self.components)
-        total = sum(u * u for u, _ in parts)
-        spread = sum(u**4 / dof for u, dof in parts if math.isfinite(dof))
-        return total * total / spread if spread > 0 else math.inf
+        return _combined(self.components)[1]
 
     def half_width(self, confidence: float = CONFIDENCE) -> float:
         """Return half of the stated interval, ``t(dof) * u + bias``, or its wider side."""
@@ -99,7 +96,8 @@ class Quantity(Struct, frozen=True):
         """Return the stated interval as (low, high)."""
         if self.limits is not None and confidence == CONFIDENCE:
             return self.limits
-        half = coverage_factor(self.dof, confidence) * self.u + self.bias
+        u, dof = _combined(self.components)
+        half = coverage_factor(dof, confidence) * u + self.bias
         if self.positive and self.value > 0.0:
             factor = math.exp(min(half / self.value, _MOST_LOG))
             return self.value / factor, self.value * factor
@@ -123,11 +121,12 @@ class Quantity(Struct, frozen=True):
 
         Infinite degrees of freedom become null, and so does an uncertainty that is not stated.
         """
+        u, dof = _combined(self.components)
         return {
             "value": self.value,
             "unit": self.unit,
-            "standard_uncertainty": self.u if self.stated else None,
-            "dof": _finite(self.dof),
+            "standard_uncertainty": u if self.stated else None,
+            "dof": _finite(dof),
             "bias_bound": self.bias,
             "interval_95": list(self.interval()) if self.stated else None,
             "n": self.n,
@@ -209,7 +208,8 @@ def coverage_factor(dof: float, confidence: float = CONFIDENCE) -> float:
     return normal_quantile(p) if math.isinf(dof) else student_quantile(p, max(dof, 1.0))
 
 
-def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]:
+def _combined(components: tuple[Component, ...]) -> tuple[float, float]:
+    """Return the standard uncertainty and the degrees of freedom of the sum of the components."""
     shared: dict[str, tuple[float, float]] = {}
     parts: list[tuple[float, float]] = []
     for c in components:
@@ -218,7 +218,10 @@ def _independent(components: tuple[Component, ...]) -> list[tuple[float, float]]
         else:
             u, dof = shared.get(c.shared, (0.0, math.inf))
             shared[c.shared] = (u + c.u, min(dof, c.dof))
-    return parts + list(shared.values())
+    parts += shared.values()
+    total = sum(u * u for u, _ in parts)
+    spread = sum(u**4 / dof for u, dof in parts if math.isfinite(dof))
+    return math.sqrt(total), total * total / spread if spread > 0 else math.inf
 
 
 def _finite(x: float) -> float | None:
