@@ -7,6 +7,7 @@ with the distance to its vtable, which has the offset of each field. A compresse
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from operator import add
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,9 +20,9 @@ SMALL, RATIO_MOST = 20 << 20, 8
 MOST_EMPTY = 10_000
 MARK, WINDOW = 0xFFFFFFFF, 1 << 16
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
-_HEADER, _OF_DICTIONARY, _NODES, _BUFFERS, _COMPRESSION = 2, 1, 1, 2, 3
+_HEADER, _OF_DICTIONARY, _ROWS, _NODES, _BUFFERS, _COMPRESSION = 2, 1, 0, 1, 2, 3
 """Places of fields in Message, DictionaryBatch and RecordBatch."""
-_TYPE, _BODY = 1, 3
+_TYPE, _BODY, FIELDS = 1, 3, 4
 
 
 class Damaged(ValueError):
@@ -75,15 +76,15 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
             return
         meta = bytes(held.read(at + 8, length))
         try:
-            root = _follow(meta, 0)
-            kind, size = _number(meta, root, _TYPE, "<B"), _number(meta, root, _BODY, "<q")
+            root = _fields(meta, _follow(meta, 0))
+            kind, size = _number(meta, root[_TYPE], "<B"), _number(meta, root[_BODY], "<q")
             body = at + 8 + length
             if not 0 <= size <= file.size - body:
                 raise Damaged(f"the message at byte {at} is cut off")
             if kind == SCHEMA and not schema:
                 schema.append(pa.ipc.read_schema(pa.BufferReader(held.read(at, 8 + length))))
             elif kind in (DICTIONARY, BATCH) and schema:
-                message = _message(file.name, meta, root, kind, body, size)
+                message = _message(file.name, meta, root[_HEADER], kind, body, size)
                 empty += kind == BATCH and not message.rows
                 if empty > MOST_EMPTY:
                     what, remedy = f"{file.name} holds more than {MOST_EMPTY} batches without a row", "Check its source"
@@ -96,21 +97,20 @@ def messages(file: Opened, schema: list[pa.Schema]) -> Iterator[Message]:
         at = body + size
 
 
-def _message(name: str, meta: bytes, root: int, kind: int, body: int, size: int) -> Message:
-    batch = _follow(meta, _field(meta, root, _HEADER))
+def _message(name: str, meta: bytes, header: int, kind: int, body: int, size: int) -> Message:
+    batch = _fields(meta, _follow(meta, header))
     if kind == DICTIONARY:
-        batch = _follow(meta, _field(meta, batch, _OF_DICTIONARY))
-    if _field(meta, batch, _COMPRESSION):
+        batch = _fields(meta, _follow(meta, batch[_OF_DICTIONARY]))
+    if batch[_COMPRESSION]:
         remedy = "Write it without compression; columns are found by their place in the file"
         raise StoreError(f"{name} is compressed", field="compression", value=name, remedy=remedy)
-    nodes, places = ([*_pairs(meta, batch, place)] for place in (_NODES, _BUFFERS))
-    rows = _number(meta, batch, 0, "<q")
-    if rows < 0 or any(length < 0 or nulls < 0 for length, nulls in nodes):
+    nodes, places = _numbers(meta, batch[_NODES]), _numbers(meta, batch[_BUFFERS])
+    rows, offsets, lengths = _number(meta, batch[_ROWS], "<q"), places[::2], places[1::2]
+    if rows < 0 or min(nodes, default=0) < 0:
         raise Damaged(f"a message of {rows} rows states a negative number of rows or absent values")
-    if any(not 0 <= offset <= offset + length <= size for offset, length in places):
+    if min(places, default=0) < 0 or max(map(add, offsets, lengths), default=0) > size:
         raise Damaged("a message has a buffer outside of it")
-    buffers = tuple((body + offset, length) for offset, length in places)
-    return Message(kind, rows, tuple(nulls for _, nulls in nodes), buffers)
+    return Message(kind, rows, nodes[1::2], tuple(zip(map(body.__add__, offsets), lengths, strict=True)))
 
 
 def becomes_of(file: Opened, row_bytes: int = 0) -> int:
@@ -148,30 +148,29 @@ def has_text(type_: pa.DataType) -> bool:
 _TEXTS = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
 
 
-def _pairs(meta: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
-    if not (place := _field(meta, table, number)):
-        return
+def _numbers(meta: bytes, place: int) -> tuple[int, ...]:
+    """Return the numbers of a list of pairs at a field's ``place``, one pair after another."""
+    if not place:
+        return ()
     vector = _follow(meta, place)
     (count,) = struct.unpack_from("<I", meta, vector)
     if 16 * count > len(meta):
         raise Damaged("a list in a message is longer than the message")
-    numbers = struct.unpack_from(f"<{2 * count}q", meta, vector + 4)
-    yield from zip(numbers[::2], numbers[1::2], strict=True)
+    return struct.unpack_from(f"<{2 * count}q", meta, vector + 4)
 
 
-def _number(meta: bytes, table: int, number: int, kind: str) -> int:
-    place = _field(meta, table, number)
+def _number(meta: bytes, place: int, kind: str) -> int:
     return int(struct.unpack_from(kind, meta, place)[0]) if place else 0
 
 
-def _field(meta: bytes, table: int, number: int) -> int:
-    """Return the place of a field of a table; 0 if the field is left out."""
+def _fields(meta: bytes, table: int) -> tuple[int, ...]:
+    """Return the places of the fields of a table; 0 for a field that is left out."""
     vtable = table - struct.unpack_from("<i", meta, table)[0]
     if vtable < 0:
         raise Damaged("a message refers to bytes before it")
     size = struct.unpack_from("<H", meta, vtable)[0]
-    inner = struct.unpack_from("<H", meta, vtable + 4 + 2 * number)[0] if 4 + 2 * number < size else 0
-    return table + inner if inner else 0
+    known = struct.unpack_from(f"<{size // 2 - 2}H", meta, vtable + 4)
+    return tuple([table + at if at else 0 for at in known] + [0] * FIELDS)
 
 
 def _follow(meta: bytes, at: int) -> int:

@@ -38,7 +38,7 @@ def decode(line: bytes, type_: str, number: int) -> events.Line | None:
 
 def strict(text: bytes | str) -> Any:
     """Return plain JSON. Raises ``ValueError`` for a repeated key in an object, for NaN and for infinity."""
-    return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
+    return _STRICT.decode(text if isinstance(text, str) else text.decode())
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -54,6 +54,9 @@ def _finite(text: str) -> float:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text[:20]} is no plain number")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
 
 
 def start_of(document: Mapping[str, Any]) -> events.Start:
