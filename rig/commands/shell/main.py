@@ -9,6 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import Any, NoReturn
 
@@ -154,7 +155,7 @@ def _flushed(code: int) -> int:
 def parser(command: str = "") -> argparse.ArgumentParser:
     """Import ``command`` and return its parser. Without one, return a parser of all commands, without arguments."""
     known = {command: COMMANDS[command]} if command in COMMANDS else COMMANDS | _registered()
-    about, form = "\n".join(wrapped(ABOUT, width(), "")), argparse.RawDescriptionHelpFormatter
+    about, form = "\n".join(wrapped(ABOUT, width(), "")), partial(argparse.RawDescriptionHelpFormatter, width=width())
     listed = "\n".join([*_grouped(known), "", "`rig COMMAND --help` shows what a command takes."])
     top = _Parser(prog="rig", usage="rig COMMAND ...", description=about, epilog=listed, formatter_class=form)
     top.add_argument("--version", action="version", version=_version() if command == "--version" else "")
@@ -201,7 +202,7 @@ class _Parser(argparse.ArgumentParser):
     """Prints a mistake in one line, without the full usage."""
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+        super().__init__(**{"formatter_class": partial(argparse.HelpFormatter, width=width())} | given)
         self.register("action", None, _Once)
 
     def _print_message(self, message: str, file: Any = None) -> None:
