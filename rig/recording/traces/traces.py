@@ -118,9 +118,9 @@ def _in_memory(
 ) -> tuple[Trace, tuple[str, ...]]:
     """Return the trace with arrays as columns, and notes about what was left out."""
     rail, value = trace.rail, np.asarray(Stored(batches, "value"), dtype=np.float64)
-    flags = np.zeros(len(value), int)
+    over = np.zeros(len(value), bool)
     if "flags" in batches.columns:
-        flags = trace_validation.integers(Stored(batches, "flags"))
+        over = np.asarray(Stored(batches, "flags", marks=True))
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
@@ -135,11 +135,11 @@ def _in_memory(
         if trace.uniform:
             value = np.where(keep, value, np.nan)
         else:
-            start, end, value, flags = start[keep], end[keep], value[keep], flags[keep]
+            start, end, value, over = start[keep], end[keep], value[keep], over[keep]
     trace_validation.check_ticks(rail, start, end, tick_hz)
     if rail.kind == "edges":
         trace_validation.check_edges(rail, value, start, end, trace.uniform)
-    return replace(trace, start_tick=start, end_tick=end, value=value, overload=flags != 0), lost
+    return replace(trace, start_tick=start, end_tick=end, value=value, overload=over), lost
 
 
 def _stored(batches: Batches, trace: Trace, meta: Mapping[str, str], tick_hz: float | None) -> Trace:
