@@ -165,7 +165,7 @@ def activity_faults(network: NetworkInfo, activity: Activity) -> Iterator[str]:
         acs, macs = (activity.get(c.name, {}).get(name) for name in ("acs", "macs"))
         if acs is None or macs is None:
             yield f"connection {c.name} has no counters acs and macs"
-        elif not (_within(acs, c.dense) and _within(macs, c.dense) and _within(acs + macs, c.dense)):
+        elif (acs | macs).min(initial=0) < 0 or not _within(acs + macs, c.dense):
             yield f"connection {c.name} counts operations outside 0 to {c.dense}, its dense operations"
         else:
             yield from _against_source(c, acs + macs, activity.get(c.source, {}).get("active"))
@@ -176,10 +176,10 @@ def _against_source(c: Connection, operations: Counts, active: Counts | None) ->
     if active is None:
         return
     late = min(c.delay, len(active))
-    sent = np.concatenate((np.zeros(late), active[: len(active) - late]))  # floats: a product may exceed 64 bits
-    if np.any(operations > sent * c.fan_out_max):
+    most = active[: len(active) - late] * float(c.fan_out_max)  # an integer could exceed 64 bits
+    if operations[:late].any() or (operations[late:] > most).any():
         yield f"connection {c.name} counts more operations than the active neurons of {c.source} reach"
 
 
 def _within(counts: Counts, most: int) -> bool:
-    return len(counts) == 0 or bool(counts.min() >= 0 and counts.max() <= most)
+    return bool(counts.astype(np.uint64).max(initial=0) <= most)  # a negative number becomes a large one

@@ -29,6 +29,8 @@ from rig.network.description import Activity, Counts, MemoryKind, NetworkInfo, a
 from rig.recording.columns.buffers import array_of
 from rig.recording.reader import Run
 
+_Sums = Mapping[str, Mapping[str, int]]
+"""The sum over executions of each counter of each layer or connection."""
 RULE = "counted activity fits the declared network"
 RATE = "executions of a sample fit the model execution rate"
 
@@ -56,14 +58,15 @@ def complexity_of(run: Run) -> Complexity:
         return Complexity(Figures(), ())
     if faults := [where + fault for where, network in networks.items() for fault in network_faults(network)]:
         return Complexity(Figures(), (Finding("the declared network is consistent", _said(faults)),))
-    figures, activity = mean_static_figures(list(networks.values())), _activity(run)
+    figures, (activity, sums) = mean_static_figures(list(networks.values())), _activity(run)
     counted, faults = [], []
     for (issue, sample_id), counters in activity.items():
         network = own.get(sample_id, declared)
         wrong = ["no network is declared"] if network is None else list(activity_faults(network, counters))
         faults += [f"sample {sample_id}: {fault}" for fault in wrong]
         if network is not None and not wrong:
-            counted.append(_Counted(issue, sample_id, network, counters))
+            executions = next((len(counts) for part in counters.values() for counts in part.values()), 0)
+            counted.append(_Counted(issue, sample_id, network, executions, sums[issue, sample_id]))
     if faults:
         return Complexity(figures, (Finding(RULE, _said(faults), "0 contradictions"),))
     if not sum(one.executions for one in counted):
@@ -88,17 +91,13 @@ def energies_of(run: Run, complexity: Complexity, known: Figures) -> Figures:
 
 
 class _Counted(Struct, frozen=True):
-    """The counters that the device reported with one answer."""
+    """The counters that the device reported with one answer, which passed the checks."""
 
     issue: int
     sample_id: str
     network: NetworkInfo
-    activity: Activity
-
-    @property
-    def executions(self) -> int:
-        """Return how often the network was executed; checked counters all have the same length."""
-        return next((len(counts) for part in self.activity.values() for counts in part.values()), 0)
+    executions: int
+    sums: _Sums
 
     def each(self, counter: str) -> dict[str, int]:
         """Return a counter's sum over the executions for each layer or connection that has it.
@@ -109,22 +108,25 @@ class _Counted(Struct, frozen=True):
             return {layer.name: layer.neurons * self.executions for layer in self.network.layers}
         if counter == "dense_operations":
             return {c.name: c.dense * self.executions for c in self.network.connections}
-        names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
-        known = [(name, self.activity[name]) for name in names]
-        return {name: int(own[counter].sum(dtype=np.float64)) for name, own in known if counter in own}
+        parts, known = (*self.network.layers, *self.network.connections), self.sums.get(counter, {})
+        return {part.name: known[part.name] for part in parts if part.name in known}
 
 
-def _activity(run: Run) -> dict[tuple[int, str], Activity]:
-    """Return the activity of every answer, without warm-up, in the order of issue."""
+def _activity(run: Run) -> tuple[dict[tuple[int, str], Activity], dict[tuple[int, str], _Sums]]:
+    """Return the activity of every answer, without warm-up, in the order of issue, and the sums over executions."""
     warm = warmup_issues(run)
     found: dict[tuple[int, str], dict[str, dict[str, Counts]]] = {}
+    sums: dict[tuple[int, str], dict[str, dict[str, int]]] = {}
     names = zip(*(run.activity[c].to_pylist() for c in ("issue", "sample_id", "layer", "counter")), strict=True)
     lists = run.activity["counts"].combine_chunks()
-    counts, ends = array_of(lists.values).astype(np.int64), array_of(lists.offsets).tolist()
-    for (issue, sample_id, layer, counter), (begin, end) in zip(names, pairwise(ends), strict=True):
+    counts, ends = array_of(lists.values).astype(np.int64), array_of(lists.offsets)
+    each = np.add.reduceat(np.append(counts, 0.0), ends[:-1]) * (np.diff(ends) > 0)
+    rows = zip(names, pairwise(ends.tolist()), each.tolist(), strict=True)
+    for (issue, sample_id, layer, counter), (begin, end), total in rows:
         if issue not in warm:
             found.setdefault((issue, sample_id), {}).setdefault(layer, {})[counter] = counts[begin:end]
-    return dict(found)
+            sums.setdefault((issue, sample_id), {}).setdefault(counter, {})[layer] = int(total)
+    return dict(found), dict(sums)
 
 
 def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
@@ -153,7 +155,7 @@ def _per_inference(run: Run, counted: list[_Counted]) -> dict[str, float]:
 
 def _in_every_layer(counter: str, counted: list[_Counted]) -> bool:
     layers = [(one, layer) for one in counted for layer in one.network.layers]
-    return bool(layers) and all(counter in one.activity[layer.name] for one, layer in layers)
+    return bool(layers) and all(layer.name in one.sums.get(counter, {}) for one, layer in layers)
 
 
 def _figures(counted: list[_Counted]) -> Figures:
