@@ -290,8 +290,11 @@ def idle_pulses_w(model: RailModel) -> float:
     The result is 0 if spans have about as many pulses for their time, or are too short in total to show pulses.
     """
     r = model.single.readings
-    off = [_off_median(r.watts, which & r.ok) for which in (model.single.idle, model.single.held)]
-    if r.counter or not all(map(len, off)):
+    at_idle = _off_median(r.watts, model.single.idle & r.ok)
+    if r.counter or not len(at_idle) or at_idle.max() <= FAR * np.median(np.abs(at_idle)):  # no pulse
+        return 0.0
+    off = [at_idle, _off_median(r.watts, model.single.held & r.ok)]
+    if not len(off[1]):
         return 0.0
     far_w = FAR * max(float(np.median(np.abs(x))) for x in off)
     high = [x > far_w for x in off]

@@ -246,10 +246,11 @@ def in_pieces(r: Readings, moments: Floats, near_s: Floats, evenly: int) -> Read
     ``moments`` is a piece of its own, and so is each reading in the disjoint sorted windows ``near_s``.
     """
     n, at = len(r.watts), np.searchsorted(r.end_s, moments, "right")
-    alone = touches(near_s, r.start_s, r.end_s)
-    changed = np.flatnonzero(alone[1:] | alone[:-1]) + 1
-    start = np.unique(np.concatenate([changed, at, at + 1, np.arange(0, n, -(-n // evenly))]))
-    start = start[start < n]
+    begins = np.append(touches(near_s, r.start_s, r.end_s), [False, False])
+    begins[1:] |= begins[:-1]
+    for begin in (at, at + 1, slice(0, n, -(-n // evenly))):
+        begins[begin] = True
+    start = np.flatnonzero(begins[:n])
     many = np.diff(np.append(start, n)).astype(np.float64)
     watts, end_s = np.add.reduceat(r.watts, start) / many, r.end_s[np.append(start[1:], n) - 1]
     like = replace(r, start_s=r.start_s[start], end_s=end_s, watts=watts, raw=watts, ok=r.ok[start])

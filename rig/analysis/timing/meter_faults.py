@@ -141,7 +141,8 @@ def _swapped(look: Look) -> Screened | None:
     The first pair is taken to begin at the first half, then at the second. Exchanged halves show in only one of the two
     cases. Pulses that recur once in each pair show in both.
     """
-    value = look.profile.value
+    value, most = look.profile.value, AT_ONCE // 16
+    value = value[max((len(value) - most) // 2, 0) :][:most]
     value = value / np.fmax.reduce(np.abs(value), initial=1e-300)  # squares of any values stay finite
     for half in range(1, min(LEAST, len(value) // LEAST) + 1):  # a search for longer ones would take long
         one, other = sorted(_smoother(value[first:], half) for first in (0, half))
@@ -169,8 +170,8 @@ def _smoother(value: Floats, half: int) -> float:
 
 def _stuck(look: Look) -> Screened | None:
     """Find a bit of the converter that never changes: values fill bands of one width, and bands between are empty."""
-    value = look.profile.value[np.isfinite(look.profile.value)]
-    value = value[:: max(1, len(value) // LOOKED_AT)]
+    value = look.profile.value[:: max(1, len(look.profile.value) // LOOKED_AT)]
+    value = value[np.isfinite(value)]
     levels = np.unique(value)
     apart = np.diff(levels)
     for at in np.argsort(apart)[: -MANY - 1 : -1]:

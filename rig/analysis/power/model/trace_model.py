@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from msgspec import Struct
@@ -311,7 +311,7 @@ class Box(Struct, frozen=True):
 
     def near(self, centre: Floats, root: Floats, skip: int) -> Floats:
         """Return normal points around a centre, shape (m, p); points outside are mirrored into the box."""
-        found = centre + np.vectorize(normal_quantile)(_even(DRAWS, len(centre), skip)) @ root.T
+        found = centre + _normal(DRAWS, len(centre), skip) @ root.T
         found = np.where(found < self.low, 2.0 * self.low - found, found)
         return np.clip(np.where(found > self.high, 2.0 * self.high - found, found), self.low, self.high)
 
@@ -371,10 +371,17 @@ def _with_compound(d: Design, thetas: Floats) -> Design:
     return replace(d, shapes=shapes, columns=columns, prior=prior)
 
 
+@cache
 def _even(n: int, dim: int, skip: int = 0) -> Floats:
     """Return points that fill a cube evenly, shape (n, dim), by the additive recurrence of Roberts (2018)."""
     g = float(np.max(np.roots([1.0, *np.zeros(dim - 1), -1.0, -1.0]).real))  # g ** (dim + 1) is 1 + g
     return np.asarray(np.mod(0.5 + np.outer(np.arange(1, n + 1) + skip, g ** -np.arange(1.0, dim + 1.0)), 1.0))
+
+
+@cache
+def _normal(n: int, dim: int, skip: int) -> Floats:
+    """Return points that are distributed normally and evenly, shape (n, dim)."""
+    return np.asarray(np.vectorize(normal_quantile)(_even(n, dim, skip)))
 
 
 def _evidence(d: Design, theta: Floats) -> tuple[Floats, Floats]:
