@@ -30,7 +30,8 @@ from drivers.meters.serial_text.lines import layout_of
 from rig.bench import bench_file, calibration
 from rig.factories import split_options
 from rig.plugins import load
-from rig.recording.columns.stored import batches_of, read_table
+from rig.recording.columns.stored import batches_of
+from rig.recording.columns.table_reading import read_table
 from rig.recording.columns.tables import TABLES
 from rig.recording.disk.decoding import decode
 from rig.recording.disk.files import Folder, Opened

@@ -21,7 +21,7 @@ import numpy as np
 from drivers.failures import meter_failed
 from rig.engine.clock import HostClock
 from rig.errors import MeterError, RigError, SetupError, place, said
-from rig.recording.columns.buffers import joined
+from rig.recording.columns.packing import joined
 from rig.types import Bracket, Chunk, Clock, Floats, MeterInfo
 
 LARGE = 10_000

@@ -6,7 +6,6 @@ The index is stored beside the reports, with the SHA-256 of its trace. Only pict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,7 +16,9 @@ from numpy.typing import NDArray
 from reports.viewing.pyramid import FACTOR, FINEST, Level, PyramidBuilder
 from rig.errors import RigError
 from rig.recording.columns.arrow_layout import becomes_of, check_becomes
-from rig.recording.columns.buffers import array_of, numbers
+from rig.recording.columns.arrow_stream import END, batch, opening
+from rig.recording.columns.buffers import array_of
+from rig.recording.columns.packing import numbers
 from rig.recording.columns.stored import Batches
 from rig.recording.disk.files import Folder, Opened
 from rig.recording.layout import DERIVED
@@ -83,11 +84,8 @@ def _packed(index: Index, digest: str) -> bytes:
     columns["tick"] = np.zeros(len(columns["step"]), np.int64)
     columns["tick"][: len(index.ticks[:-1])] = index.ticks[:-1]
     meta = {"schema": SCHEMA, "trace_sha256": digest, "end_tick": str(index.ticks[-1] if len(index.ticks) else "")}
-    batch = pa.record_batch([numbers(c) for c in columns.values()], list(columns)).replace_schema_metadata(meta)
-    out = BytesIO()
-    with pa.ipc.new_stream(out, batch.schema) as file:
-        file.write_batch(batch)
-    return out.getvalue()
+    packed = {name: numbers(column) for name, column in columns.items()}
+    return opening(packed, meta) + batch(packed, {}) + END
 
 
 def _stored(folder: Folder, place: str, digest: str, trace: Trace) -> Index | None:

@@ -12,7 +12,7 @@ import numpy as np
 from rig.engine.device_errors import failed, guard
 from rig.engine.watchdog import Watch
 from rig.errors import DataError, DeviceError, Ended, Interrupted, MeterError, MeterSilentError, RigError, StoreError
-from rig.recording.columns.buffers import columns_of
+from rig.recording.columns.packing import columns_of
 from rig.recording.events import HostGap
 from rig.recording.traces.conversion import to_watts
 from rig.recording.traces.trace_validation import check_chunk

@@ -4,12 +4,11 @@ Each line has the hash of the line before (the chain), and a separate file has t
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import pyarrow as pa
 from msgspec import Struct
 
 from rig.errors import DataError, IntegrityError, StoreError
@@ -101,14 +100,14 @@ def _check_counters(lines: Sequence[Line]) -> None:
             last[line.clock] = row
 
 
-def check_networks(log: Log, sample_ids: pa.ChunkedArray) -> None:
+def check_networks(log: Log, sample_ids: Callable[[], list[str]]) -> None:
     """Raise ``StoreError`` for a second network of one sample, and for a network of a sample that the run lacks.
 
     A run that did not end as planned may lack its last samples, so only the first check applies to it.
     """
     own = [event.sample_id for event in log.events if isinstance(event, SampleNetwork)]
     whole = own and log.stop is not None and log.stop.error is None
-    known = set(sample_ids.to_pylist() if whole else own)
+    known = set(sample_ids() if whole else own)
     for k, sample_id in enumerate(own):
         if sample_id in known:
             known.remove(sample_id)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from rig.errors import DataError, StoreError
 from rig.network.description import NetworkInfo
-from rig.recording import validation
-from rig.recording.columns.stored import Batches, batches_of, read_table
+from rig.recording.columns.stored import Batches, batches_of
+from rig.recording.columns.table_reading import read_table, without_bad_spans
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions
 from rig.recording.disk.files import Folder
@@ -147,8 +147,8 @@ def _opened(folder: Folder, at_once: int) -> Run:
     truncated: list[str] = []
     hz = {clock.name: clock.tick_hz for clock in log.start.clocks}
     read = {name: read_table(files.pop(f"{name}.arrows", None), name, truncated) for name in TABLES}
-    check_networks(log, read["samples"]["id"])
-    read["replies"], left_out = validation.without_bad_spans(read["replies"])
+    check_networks(log, read["samples"]["id"].to_pylist)
+    read["replies"], left_out = without_bad_spans(read["replies"])
     trace_files = [batches for file in files.values() if (batches := batches_of(file, truncated)) is not None]
     found = [read_trace(batches, hz, at_once) for batches in trace_files]
     by_name = by_rail(folder.path, [trace for trace, _ in found])

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from rig.errors import DataError, DeviceError, Ended, MeterError, RigError, StoreError
 from rig.network.description import NetworkInfo, activity_rows
 from rig.recording.columns.arrow_files import ArrowFiles, Steps
-from rig.recording.columns.buffers import table_batch
+from rig.recording.columns.packing import table_columns
 from rig.recording.columns.rows import PART_ROWS, ROWS, ReplyRows
 from rig.recording.columns.tables import TABLES
 from rig.recording.descriptions import check_descriptions, described
@@ -106,7 +106,7 @@ class Recorder:
             with self._stored(payload_path(sample.id)) as file:
                 np.save(file, sample.payload, allow_pickle=False)
         digest = hashlib.sha256(sample.payload.tobytes()).hexdigest()
-        described = (getattr(sample, name) for name in TABLES["samples"].names[2:])
+        described = (getattr(sample, name) for name in list(TABLES["samples"])[2:])
         self._rows["samples"].append((sample.id, digest, *described))
 
     def reply(
@@ -357,7 +357,7 @@ class Recorder:
 
     def _append_rows(self, name: str, rows: list[tuple[Any, ...]]) -> list[RigError]:
         """Append one batch of rows, which were checked when they came; return the error of the write, if any."""
-        error = self._arrows.append(f"{name}.arrows", partial(table_batch, name, rows)) if rows else None
+        error = self._arrows.append(f"{name}.arrows", partial(table_columns, name, rows)) if rows else None
         return [] if error is None else [error]
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from rig.analysis.scores.answers import answer_in
 from rig.analysis.warmup import counted_replies
-from rig.recording.columns.buffers import array_of, numbers, valid
+from rig.recording.columns.buffers import array_of, valid
 from rig.recording.reader import Run
 from rig.types import Bools, Floats, Indices
 
@@ -137,7 +137,8 @@ def in_turn(run: Run) -> Run:
     turns = (zip(sorted(own, key=lambda k: (own[k], k)), sorted(own), strict=True) for own in begun.values())
     of = {issue: turn for own in turns for issue, turn in own if issue != turn}
     rows = {issue: row for row, issue in enumerate(t["issue"].to_pylist())}
-    taken = numbers(np.array([rows[of.get(issue, issue)] for issue in t["issue"].to_pylist()], np.int64))
+    places = np.array([rows[of.get(issue, issue)] for issue in t["issue"].to_pylist()], np.int64)
+    taken = pa.Array.from_buffers(pa.int64(), len(places), [None, pa.py_buffer(places)])
     for name in ("due_ns", "issued_ns") if of else ():
         t = t.set_column(t.schema.get_field_index(name), t.schema.field(name), t[name].take(taken))
     return replace(run, replies=t)

@@ -1,13 +1,12 @@
 """Append whole batches to the Arrow streams of a run directory, and hash the files while they are written."""
 
 import os
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
-
-import pyarrow as pa
+from typing import NamedTuple, TypeVar
 
 from rig.errors import StoreError
+from rig.recording.columns.arrow_stream import END, Column, batch, opening
 from rig.recording.disk.files import Folder
 from rig.recording.disk.full_disk import MAKE_ROOM, Hashed, unwritable
 
@@ -29,44 +28,50 @@ def to_the_end(steps: Steps[T]) -> T:
             return found
 
 
+class _Stream(NamedTuple):
+    file: Hashed
+    types: dict[str, str]
+    known: dict[str, Column]
+    """The dictionaries that were written last, by the names of their columns."""
+
+
 class ArrowFiles:
     """The streams of one run. Two threads may append at the same time, but not to the same file."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._streams: dict[str, tuple[Hashed, pa.ipc.RecordBatchStreamWriter]] = {}
+        self._streams: dict[str, _Stream] = {}
         self._digests: dict[str, str] = {}
+        self.meta: dict[str, Mapping[str, str]] = {}
+        """By file, the metadata of its schema."""
         self.full: set[str] = set()
         """Files to which a write failed; each ends with its last whole batch."""
 
-    def append(self, name: str, make: Callable[[], pa.RecordBatch]) -> StoreError | None:
+    def append(self, name: str, make: Callable[[], dict[str, Column]]) -> StoreError | None:
         """Write a batch to the file ``name`` unless it is in ``full``; return the error or None."""
 
-        def made() -> Steps[pa.RecordBatch]:
+        def made() -> Steps[dict[str, Column]]:
             return make()
             yield
 
         return to_the_end(self.appending(name, made()))
 
-    def appending(self, name: str, making: Steps[pa.RecordBatch]) -> Steps[StoreError | None]:
+    def appending(self, name: str, making: Steps[dict[str, Column]]) -> Steps[StoreError | None]:
         """Do what ``append`` does in steps: first the steps of ``making``, which makes the batch, then the write."""
-        before: tuple[int, Any] | None = None
         try:
-            batch = yield from making
+            columns = yield from making
             yield
             if name in self.full:
                 return None  # the first failure was already reported
-            file, writer = self._stream(name, batch.schema)
-            before = file.hashed, file.sha256.copy()
-            try:
-                writer.write_batch(batch)
-                yield
-            finally:
-                file.put()
-        except (pa.ArrowException, OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
+            file, _, known = self._stream(name, columns)
+            data = batch(columns, known)
+            yield
+            file.write(data)
+            known.update({name: column.texts for name, column in columns.items() if column.texts})
+        except (OSError, TypeError, ValueError, OverflowError, MemoryError) as error:
             disk = isinstance(error, OSError)
             if disk:
-                self._end(name, before)
+                self._end(name)
             return unwritable(f"a batch of {name}", error, MAKE_ROOM if disk else CHECK_DRIVER)
         return None
 
@@ -82,10 +87,9 @@ class ArrowFiles:
 
         A file whose length differs from the number of hashed bytes is left out. Raises ``OSError``.
         """
-        for name, (file, writer) in self._streams.items():
+        for name, (file, *_) in self._streams.items():
             with suppress(OSError):  # the reader accepts a stream without an end mark
-                writer.close()
-                file.put()
+                file.write(END)
             os.fsync(file.fileno())
             self._close(name, file)
         self._streams.clear()
@@ -93,27 +97,28 @@ class ArrowFiles:
 
     def close(self) -> None:
         """Close the files without end marks, as after a crash."""
-        for file, _ in self._streams.values():
+        for file, *_ in self._streams.values():
             with suppress(OSError):  # a driver may have closed it, and the first error is more useful
                 file.close()
         self._streams.clear()
 
-    def _stream(self, name: str, schema: pa.Schema) -> tuple[Hashed, pa.ipc.RecordBatchStreamWriter]:
+    def _stream(self, name: str, columns: Mapping[str, Column]) -> _Stream:
+        types = {field: column.type for field, column in columns.items()}
         if name not in self._streams:
-            file = Hashed(self._folder, name)
-            self._streams[name] = (file, pa.ipc.new_stream(file, schema))
-            file.put()
+            self._streams[name] = _Stream(Hashed(self._folder, name), types, {})
+            self._streams[name].file.write(opening(columns, self.meta.get(name, {})))
+        elif types != (before := self._streams[name].types):
+            raise TypeError(f"its columns are {types}, and before they were {before}")
         return self._streams[name]
 
-    def _end(self, name: str, before: tuple[int, Any] | None) -> None:
-        """End a file after its last whole batch: a later batch could refer to texts of the batch that failed."""
+    def _end(self, name: str) -> None:
+        """End a file after its last whole batch, so that no later batch follows a gap."""
         self.full.add(name)
-        file, _ = self._streams.pop(name, (None, None))
-        with suppress(OSError):
-            if file is not None and before is not None:
-                file.cut(*before)
-        with suppress(OSError):
-            if file is not None:
+        if name in self._streams:
+            file = self._streams.pop(name).file
+            with suppress(OSError):
+                file.truncate(file.hashed)
+            with suppress(OSError):
                 self._close(name, file)
 
     def _close(self, name: str, file: Hashed) -> None:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from rig.errors import StoreError
+from rig.recording.columns.arrow_stream import BATCH, DICTIONARY, MARK, SCHEMA
 from rig.recording.disk.files import Opened
 
 SMALL, RATIO_MOST = 20 << 20, 8
 """A file may take ``SMALL`` bytes in memory, or ``RATIO_MOST`` bytes for each byte on disk, whichever is more."""
 MOST_EMPTY = 10_000
-MARK, WINDOW = 0xFFFFFFFF, 1 << 16
-SCHEMA, DICTIONARY, BATCH = 1, 2, 3
+WINDOW = 1 << 16
 _HEADER, _OF_DICTIONARY, _ROWS, _NODES, _BUFFERS, _COMPRESSION = 2, 1, 0, 1, 2, 3
 """Places of fields in Message, DictionaryBatch and RecordBatch."""
 _TYPE, _BODY, FIELDS = 1, 3, 4

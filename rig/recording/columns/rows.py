@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import DeviceError, StoreError
-from rig.recording.columns import buffers as columns
+from rig.recording.columns import packing
 from rig.recording.columns.arrow_files import Steps
+from rig.recording.columns.arrow_stream import Column
 from rig.recording.columns.tables import REPLIES
 from rig.recording.disk.size_limits import DEPTH, check_json
 from rig.recording.validation import bad_spans, check_text
@@ -32,12 +32,12 @@ _NULLABLE = ("due_ns", "issued_ns", "completed_ns", "on_tick", "off_tick")
 
 Kind = tuple[str, str | None, str | None, bool]
 """Sample id, phase, output as JSON, and whether it is warm-up: values that many rows share."""
-_Split = tuple[list[columns.Texts], NDArray[np.bool_]]
+_Split = tuple[list[packing.Texts], NDArray[np.bool_]]
 """Several kinds as columns: texts for id, phase and output, and the warm-up flags."""
 
 
 class ReplyRows:
-    """A buffer of ``ROWS`` rows; ``put`` packs a row, and ``take`` empties the buffer into a record batch."""
+    """A buffer of ``ROWS`` rows; ``put`` packs a row, and ``take`` empties the buffer into the columns of a batch."""
 
     __slots__ = ("_all", "_at", "_buffer", "_count", "_end", "_kinds", "_texts", "encode", "on_host_clock", "refused")
 
@@ -105,8 +105,8 @@ class ReplyRows:
             raise _unfit(kind[0], error) from error
         self._at += _SIZE
 
-    def take(self, most: int = ROWS) -> Steps[pa.RecordBatch]:
-        """Return the oldest rows, at most ``most``, as one batch; texts are dictionary-encoded.
+    def take(self, most: int = ROWS) -> Steps[dict[str, Column]]:
+        """Return the oldest rows, at most ``most``, as columns of one batch; texts are dictionary-encoded.
 
         Each step takes a fraction of a millisecond; rows may be added between steps. A bad span is left out of its row,
         and ``refused`` gets its fault.
@@ -120,17 +120,17 @@ class ReplyRows:
         self._leave_out_bad_spans(number, looped)
         yield
         which, (texts, warm) = yield from self._named(number.pop("kind"))
-        arrays: dict[str, pa.Array] = {}
+        columns = dict[str, Column]()
         for name, values in number.items():
             yield
-            arrays[name] = columns.numbers(values, values == NULL if name in _NULLABLE else None)
-        arrays["executions"] = columns.numbers(looped, looped == NO_COUNT)
+            columns[name] = packing.numbers(values, values == NULL if name in _NULLABLE else None)
+        columns["executions"] = packing.numbers(looped, looped == NO_COUNT)
         for name, known in zip(("sample_id", "phase", "output"), texts, strict=True):
             yield
-            arrays[name] = known.column(which)
-        arrays["warmup"] = columns.booleans(warm[which])
+            columns[name] = known.column(which)
+        columns["warmup"] = packing.booleans(warm[which])
         self._forget(n)
-        return pa.record_batch([arrays[name] for name in REPLIES.names], names=REPLIES.names)
+        return {name: columns[name] for name in REPLIES}
 
     def _forget(self, n: int) -> None:
         """Move the rows after the first ``n`` to the front; if there are many texts, keep only texts of moved rows."""
@@ -161,7 +161,7 @@ class ReplyRows:
     def _named(self, kinds: NDArray[np.int64]) -> Steps[tuple[NDArray[np.int32], _Split]]:
         """Return the number of each row's kind, and the texts and warm-up flags by this number.
 
-        If no kind is new, all batches share one set of text columns, which Arrow writes once. If kinds are new, the
+        If no kind is new, all batches share one set of text columns, which is written once. If kinds are new, the
         batch has only its own texts; otherwise the file would grow with the square of their number.
         """
         count = len(self._texts)
@@ -204,7 +204,7 @@ def _split(kinds: list[Kind]) -> Steps[_Split]:
     found = []
     for known in texts:
         yield
-        found.append(columns.Texts(known))
+        found.append(packing.Texts(known))
     return found, np.array(warm, dtype=bool)
 
 

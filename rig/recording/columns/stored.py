@@ -1,15 +1,12 @@
 """Columns of a trace that stay in their file and are read when they are sliced, so that their length has no limit.
 
 A ``Trace`` of many readings has such columns instead of arrays. They support ``len``, slices, arrays of indices, and
-``np.asarray``, which reads the whole column. A table is read whole, after its size in memory is computed from its
-messages and accepted.
+``np.asarray``, which reads the whole column.
 """
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from itertools import islice
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -19,22 +16,17 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from rig.recording.columns import arrow_layout as layout
-from rig.recording.columns.buffers import COLUMNS, array_of, dtype_of, sizes_of
-from rig.recording.columns.tables import TABLES
+from rig.recording.columns.arrow_stream import BATCH
+from rig.recording.columns.buffers import dtype_of
+from rig.recording.columns.packing import COLUMNS
 from rig.recording.disk.files import Opened
 from rig.recording.events import malformed
-from rig.recording.validation import fitted_table
 from rig.types import Floats, Indices
 
 _NUMBERS = (pa.types.is_integer, pa.types.is_floating)
 Key = slice | int | NDArray[Any]
 MOST_COLUMNS = 1000
 """The most columns of a file; columns that the format does not name are ignored."""
-TOGETHER = 1000
-"""The number of batches that are converted together, because small batches would be slow one by one."""
-
-TEXTS_MOST = 32
-"""If each row had its own copy of its text, texts might take at most this many bytes for each byte of their file."""
 
 
 class Sliced:
@@ -198,7 +190,7 @@ def batches_of(file: Opened, truncated: list[str]) -> Batches | None:
             if not places:
                 places = _places(file.name, found[0])
                 columns = {name: array("q") for name in places}
-            if message.kind != layout.BATCH or not message.rows:
+            if message.kind != BATCH or not message.rows:
                 continue
             batch = {name: _column(message, *place) for name, place in places.items()}
             for name, column in batch.items():
@@ -241,45 +233,3 @@ def _column(message: layout.Message, node: int, buffer: int, bits: int) -> Colum
 def _positive(key: Any, count: int) -> Any:
     index = np.asarray(key)
     return np.where(index < 0, index + count, index)[()]
-
-
-def read_table(file: Opened | None, name: str, truncated: list[str]) -> pa.Table:
-    """Return the whole batches of a table; an incomplete file is named in ``truncated``.
-
-    Raises ``StoreError`` for columns that are not the table's, and for a file that would become far larger in memory.
-    """
-    schema = TABLES[name]
-    if file is None:
-        return pa.Table.from_batches([], schema)
-    row = sum(8 if f.type.num_fields or layout.has_text(f.type) else -(-f.type.bit_width // 8) for f in schema)
-    layout.check_becomes(file.name, layout.becomes_of(file, row), file.size)
-    parts, spelt = [], 0
-    batches = _batches(file, truncated)
-    while together := list(islice(batches, TOGETHER)):
-        table = pa.Table.from_batches(together)
-        with suppress(pa.ArrowException):  # types that cannot be unified are refused below
-            table = table.unify_dictionaries().combine_chunks()
-        spelt += sum(_spelt(chunk) for column in table.columns for chunk in column.chunks)
-        layout.check_becomes(file.name, spelt, file.size, TEXTS_MOST)
-        parts.append(fitted_table(table, name, schema).combine_chunks())
-    return pa.concat_tables(parts) if parts else pa.Table.from_batches([], schema)
-
-
-def _spelt(column: pa.Array) -> int:
-    """Return the bytes that texts in a dictionary would take if each row had its own copy."""
-    if not (pa.types.is_dictionary(column.type) and layout.has_text(column.type.value_type)):
-        return 0
-    return int(np.append(sizes_of(column.dictionary), 0)[array_of(column.indices, -1)].sum())
-
-
-def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a file, except empty ones, after Arrow has validated them; stop at a damaged one."""
-    try:
-        with pa.ipc.open_stream(pa.py_buffer(file.read(0, file.size))) as reader:
-            check_columns(file.name, reader.schema)
-            for batch in reader:
-                if batch.num_rows:
-                    batch.validate(full=True)
-                    yield batch
-    except (pa.ArrowException, EOFError, OSError, MemoryError):
-        truncated.append(file.name)

@@ -1,27 +1,20 @@
-"""The columns of a recording's tables.
+"""The columns of a recording's tables, by name, and their types.
 
-Nothing here computes; ``rig.recording.validation`` checks tables when they are read.
+A type is a name that NumPy and Arrow share, or ``list`` for a list of int64. Nothing here computes;
+``rig.recording.columns.table_reading`` checks tables when they are read.
 """
 
-import pyarrow as pa
-
-SAMPLES = pa.schema({
-    "id": pa.string(), "payload_sha256": pa.string(), "label": pa.string(), "target_cost": pa.float64(),
-    "duration_s": pa.float64(), "rate_hz": pa.float64(), "inferences": pa.int32(), "seed": pa.int64(),
-    "label_age_s": pa.float64(), "cut_from": pa.string(),
-})  # fmt: skip
-REPLIES = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "phase": pa.string(), "due_ns": pa.int64(),
-    "issued_ns": pa.int64(), "completed_ns": pa.int64(), "on_tick": pa.int64(), "off_tick": pa.int64(),
-    "executions": pa.int32(), "output": pa.string(), "warmup": pa.bool_(),
-})  # fmt: skip
-PROGRESS = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "tick": pa.int64(), "cost": pa.float64(), "solution": pa.binary(),
-})  # fmt: skip
-ACTIVITY = pa.schema({
-    "issue": pa.int64(), "sample_id": pa.string(), "layer": pa.string(), "counter": pa.string(),
-    "counts": pa.list_(pa.int64()),
-})  # fmt: skip
+SAMPLES = {
+    "id": "string", "payload_sha256": "string", "label": "string", "target_cost": "float64", "duration_s": "float64",
+    "rate_hz": "float64", "inferences": "int32", "seed": "int64", "label_age_s": "float64", "cut_from": "string",
+}  # fmt: skip
+REPLIES = {
+    "issue": "int64", "sample_id": "string", "phase": "string", "due_ns": "int64", "issued_ns": "int64",
+    "completed_ns": "int64", "on_tick": "int64", "off_tick": "int64", "executions": "int32", "output": "string",
+    "warmup": "bool",
+}  # fmt: skip
+PROGRESS = {"issue": "int64", "sample_id": "string", "tick": "int64", "cost": "float64", "solution": "binary"}
+ACTIVITY = {"issue": "int64", "sample_id": "string", "layer": "string", "counter": "string", "counts": "list"}
 TABLES = {"samples": SAMPLES, "replies": REPLIES, "progress": PROGRESS, "activity": ACTIVITY}
 ADDED = {"samples": ("label_age_s", "cut_from")}
 """Columns that the first recordings lack; a missing column is read as null."""

@@ -29,7 +29,7 @@ def unwritable(what: str, error: Exception, remedy: str) -> StoreError:
 
 
 class Whole(io.FileIO):
-    """A file in which each write is complete or raises, because Arrow ignores how many bytes were written."""
+    """A file in which each write is complete or raises, because ``FileIO`` may write a part."""
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -40,32 +40,17 @@ class Whole(io.FileIO):
 
 
 class Hashed(Whole):
-    """A file whose SHA-256 is computed while it is written. Data wait in memory until ``put``.
-
-    Arrow writes a batch in many pieces of a few bytes, and each write to a file lets other threads run.
-    """
+    """A file whose SHA-256 is computed while it is written: ``hashed`` bytes until now, without a failed write."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         super().__init__(name, "wb", opener=folder.open)
-        self.sha256, self.hashed, self._waiting = hashlib.sha256(), 0, bytearray()
+        self.sha256, self.hashed = hashlib.sha256(), 0
 
     def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
-        self._waiting += view
-        return len(view)
-
-    def put(self) -> None:
-        """Write the waiting data in one piece. If this raises ``OSError``, the data are dropped."""
-        data, self._waiting = self._waiting, bytearray()
-        if data:
-            super().write(data)
-            self.sha256.update(data)
-            self.hashed += len(data)
-
-    def cut(self, end: int, sha256: Any) -> None:
-        """Cut the file to ``end`` bytes, and continue with ``sha256``, its hash at that length. Raises ``OSError``."""
-        self.truncate(end)
-        self.sha256, self.hashed = sha256, end
+        super().write(data)
+        self.sha256.update(data)
+        self.hashed += len(data)
+        return len(data)
 
 
 def keep_room(folder: Folder, kept: int, files: int) -> int:

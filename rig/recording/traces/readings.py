@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from rig.errors import DiskTooSlowError, RigError
 from rig.recording.columns.arrow_files import CHECK_DRIVER, ArrowFiles
-from rig.recording.columns.buffers import columns_of, joined, trace_batch
+from rig.recording.columns.arrow_stream import Column
+from rig.recording.columns.packing import columns_of, joined, numbers
 from rig.recording.disk.full_disk import unwritable
 from rig.recording.events import ChunkArrived
 from rig.recording.layout import trace_path
@@ -35,7 +36,6 @@ class _Waiting:
     """The chunks of one rail that wait to be written, and the written chunks that are not announced yet."""
 
     rail: Rail
-    meta: Mapping[str, str]
     check: Check | None
     chunks: deque[_Arrived] = field(default_factory=deque)
     written: deque[ChunkArrived] = field(default_factory=deque)
@@ -70,7 +70,8 @@ class Readings:
 
     def open(self, rail: Rail, meta: Mapping[str, str], check: Check | None) -> None:
         """Declare a rail; ``meta`` describes it in its file."""
-        self._rails[rail.name] = _Waiting(rail, meta, check)
+        self._rails[rail.name] = _Waiting(rail, check)
+        self._files.meta[trace_path(rail.name)] = meta
 
     def put(self, chunk: Chunk, arrived_ns: int) -> None:
         """Add readings of a declared rail. A value that is no array counts as no reading.
@@ -144,7 +145,7 @@ class Readings:
         try:
             usable = self._usable(own, chunks)
             if usable:
-                error = self._files.append(name, lambda: trace_batch(joined(usable), own.meta))
+                error = self._files.append(name, lambda: _columns(joined(usable)))
                 if error is not None:
                     self._failed.append(error)
                 elif name not in self._files.full:
@@ -183,6 +184,10 @@ class Readings:
             own.last = chunk if _count(chunk) else own.last
             usable.append(chunk)
         return usable
+
+
+def _columns(chunk: Chunk) -> dict[str, Column]:
+    return {name: numbers(values) for name, values in columns_of(chunk).items()}
 
 
 def _line(arrived: _Arrived) -> ChunkArrived:

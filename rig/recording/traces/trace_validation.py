@@ -9,15 +9,13 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from rig.errors import DataError
-from rig.recording.columns.buffers import columns_of
-from rig.recording.columns.stored import Stored
+from rig.recording.columns.packing import columns_of
 from rig.recording.disk.decoding import strict
 from rig.recording.disk.size_limits import check_texts
-from rig.recording.events import LIMIT, malformed
+from rig.recording.events import LIMIT
 from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
@@ -83,23 +81,6 @@ def _types(chunk: Chunk) -> str:
 
 def _ends(ticks: NDArray[Any]) -> tuple[int, int]:
     return int(ticks.min()), int(ticks.max())
-
-
-def integers(column: Stored) -> NDArray[np.int64]:
-    """Return a column of integers as an array, shape (n,). Raises ``StoreError`` for an integer of 2^63 or more."""
-    values = np.asarray(column)
-    if len(values) and values.max() > np.iinfo(np.int64).max:
-        raise malformed(column.batches.file.name, f"has a number of 2^63 or more in {column.name}", column.name)
-    return np.asarray(values, dtype=np.int64)
-
-
-def check_numbers(column: Stored) -> None:
-    """Raise ``StoreError`` if a column ``value`` does not have numbers, or another column does not have integers."""
-    file, name, whole = column.batches.file.name, column.name, pa.types.is_integer(column.type)
-    if name == "value" and not (whole or pa.types.is_floating(column.type)):
-        raise malformed(file, f"has a column {name} of {column.type}", name)
-    if name != "value" and (not whole or column.absent):
-        raise malformed(file, f"has a column {name} that is not integers throughout", name)
 
 
 def good_readings(rail: Rail, start: NDArray[Any], end: NDArray[Any], value: Floats) -> Bools | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
@@ -93,12 +94,29 @@ def read_trace(batches: Batches, hz: Mapping[str, float], at_once: int) -> tuple
         empty = Trace(rail, meta.get("meter", ""), clock, none, none, none, none.astype(bool), uniform)
         for column in ("value", *(() if uniform else ("start_tick", "end_tick")), "flags"):
             if column in schema.names:
-                trace_validation.check_numbers(Stored(batches, column))
+                _check_numbers(Stored(batches, column))
             elif column != "flags":
                 raise KeyError(column)
         if rows > at_once and rail.kind != "edges":
             return _stored(batches, empty, meta, hz.get(clock)), ()
         return _in_memory(batches, empty, meta, hz.get(clock))
+
+
+def _integers(column: Stored) -> NDArray[np.int64]:
+    """Return a column of integers as an array, shape (n,). Raises ``StoreError`` for an integer of 2^63 or more."""
+    values = np.asarray(column)
+    if len(values) and values.max() > np.iinfo(np.int64).max:
+        raise malformed(column.batches.file.name, f"has a number of 2^63 or more in {column.name}", column.name)
+    return np.asarray(values, dtype=np.int64)
+
+
+def _check_numbers(column: Stored) -> None:
+    """Raise ``StoreError`` if a column ``value`` does not have numbers, or another column does not have integers."""
+    file, name, whole = column.batches.file.name, column.name, pa.types.is_integer(column.type)
+    if name == "value" and not (whole or pa.types.is_floating(column.type)):
+        raise malformed(file, f"has a column {name} of {column.type}", name)
+    if name != "value" and (not whole or column.absent):
+        raise malformed(file, f"has a column {name} that is not integers throughout", name)
 
 
 @contextmanager
@@ -126,7 +144,7 @@ def _in_memory(
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
         end: NDArray[Any] = start + grid.aperture_tick
     else:
-        start, end = (trace_validation.integers(Stored(batches, c)) for c in ("start_tick", "end_tick"))
+        start, end = (_integers(Stored(batches, c)) for c in ("start_tick", "end_tick"))
     lost: tuple[str, ...] = ()
     keep = None if rail.kind == "edges" else trace_validation.good_readings(rail, start, end, value)
     if keep is not None:
