@@ -148,7 +148,6 @@ def run(args: argparse.Namespace) -> int:
     from rig.commands.shell.main import keep_memory
     from rig.recording.session_json import FILE, REQUEST
     from rig.session.measure import measure
-    from rig.session.report import report
     from rig.session.resumable_session import go_on, request_in
 
     if args.resume is None:
@@ -174,6 +173,8 @@ def run(args: argparse.Namespace) -> int:
     keep_memory()
     compute_on_one_thread()
     try:
+        from rig.session.report import report  # not earlier: 35 MB that recording does not need
+
         found = report(path, tell=teller(args.json, args.verbose))
     except KeyboardInterrupt as error:
         raise Interrupted("interrupted", remedy=f"The recording is complete: {command('report', path)}") from error

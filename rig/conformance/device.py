@@ -16,7 +16,6 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from rig.analysis.scores.answers import answer_in
 from rig.conformance.meter import check_meter, meter_info_rules
 from rig.conformance.rule_failures import Checks, clock_info, close, identity, raised, rate, read_timer
 from rig.conformance.workload import check_workload
@@ -148,6 +147,8 @@ def device_info_rules(c: Checks, info: DeviceInfo, again: DeviceInfo) -> bool:
 
 def _singles(run: _DeviceRun, samples: Sequence[Sample]) -> None:
     """Issue every sample in batches, then the first again, as a repetition or a warm-up does."""
+    from rig.analysis.scores.answers import answer_in  # 26 MB that recording does not need
+
     size = run.info.max_batch
     batches = [list(samples[k : k + size]) for k in range(0, len(samples), size)]
     for batch in [*batches, [samples[0]]]:

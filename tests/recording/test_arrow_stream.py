@@ -1,7 +1,8 @@
-"""Columns of any values are read by Arrow as they were written."""
+"""Columns of any values are read by Arrow as they were written, and a recording does not need Arrow."""
 
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from rig.recording.columns.arrow_files import ArrowFiles
 from rig.recording.columns.arrow_stream import Column
 from rig.recording.columns.packing import Texts, booleans, numbers, of
 from rig.recording.disk.files import Folder
+from tests.support.processes import python
 from tests.support.raised import raised
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -77,3 +79,10 @@ def test_an_integer_outside_its_column_is_refused() -> None:
 @pytest.mark.parametrize("kind", [">f4", "longdouble", "complex64", "bool"])
 def test_an_array_that_is_no_column_of_numbers_is_refused(kind: str) -> None:
     raised(TypeError, numbers, np.zeros(2, kind), says="is not a column of numbers")
+
+
+def test_a_measurement_is_recorded_without_arrow(tmp_path: Path) -> None:
+    code = "import pathlib, rig, sys\nout = pathlib.Path(sys.argv[1])\n"
+    code += "rig.measure(rig.Request(device='mock', meters=('mock',), options=('samples=8',), out=out), quiet=True)\n"
+    code += "print([name for name in ('pandas', 'pyarrow') if name in sys.modules])"
+    assert python(code, tmp_path / "out").stdout == "[]\n"
