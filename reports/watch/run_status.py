@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 
 from reports.format import si
 from rig.errors import RigError
@@ -128,12 +127,14 @@ class Growing:
         return Standing(self.path, done, _total(self.path), watts, self.room.look(), stop is not None, said)
 
 
-def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatch]]:
+def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, Any]]:
     """Yield whole batches of an Arrow stream and where each begins, from ``offset``, or from the first batch if 0.
 
     A file that is still written, or that a crash cut off, ends with its last whole batch. It is mapped into memory, so
     only the parts in use are read.
     """
+    import pyarrow as pa  # 26 MB that `rig measure`, which shows its own progress, does not need
+
     try:
         with pa.memory_map(str(path)) as source:
             schema = pa.ipc.read_schema(source)
@@ -147,6 +148,8 @@ def batches_at(path: Path, offset: int = 0) -> Iterator[tuple[int, pa.RecordBatc
 
 def answered(replies: Path) -> int:
     """Return how many samples were answered so far, without warm-up."""
+    import pyarrow as pa
+
     count = 0
     with (
         suppress(pa.ArrowException, EOFError, OSError, KeyError),
@@ -177,7 +180,7 @@ def _total(path: Path) -> int | None:
     return None
 
 
-def _latest_w(batch: pa.RecordBatch) -> tuple[str, float] | None:
+def _latest_w(batch: Any) -> tuple[str, float] | None:
     """Return the rail of a batch and the mean power of its last readings; None if its values alone give no power."""
     try:
         rail = rail_from_json(json.loads((batch.schema.metadata or {})[b"rail"]))

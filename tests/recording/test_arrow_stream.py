@@ -83,6 +83,6 @@ def test_an_array_that_is_no_column_of_numbers_is_refused(kind: str) -> None:
 
 def test_a_measurement_is_recorded_without_arrow(tmp_path: Path) -> None:
     code = "import pathlib, rig, sys\nout = pathlib.Path(sys.argv[1])\n"
-    code += "rig.measure(rig.Request(device='mock', meters=('mock',), options=('samples=8',), out=out), quiet=True)\n"
+    code += "rig.measure(rig.Request(device='mock', meters=('mock',), options=('samples=8',), out=out))\n"
     code += "print([name for name in ('pandas', 'pyarrow') if name in sys.modules])"
     assert python(code, tmp_path / "out").stdout == "[]\n"
