@@ -112,7 +112,7 @@ class ArrowFiles:
         return self._streams[name]
 
     def _end(self, name: str) -> None:
-        """End a file after its last whole batch, so that no later batch follows a gap."""
+        """End a file after its last whole batch, so that no batch follows a gap."""
         self.full.add(name)
         if name in self._streams:
             file = self._streams.pop(name).file

@@ -15,6 +15,7 @@ END = struct.pack("<Ii", MARK, 0)
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 _V5 = 4
 _TYPES = {"binary": 4, "string": 5, "bool": 6, "list": 12}
+"""Numbers of types. Integers, with size in bits and sign, are 2, and floats, with precision, are 3."""
 
 
 class Column(NamedTuple):
@@ -51,6 +52,7 @@ def batch(columns: Mapping[str, Column], known: Mapping[str, Column]) -> bytes:
 
 
 def _field(number: int, name: str, column: Column) -> bytes:
+    """Return the description of a column; ``number`` stands for its dictionary in the stream."""
     type_ = (column.texts or column).type
     if type_ in _TYPES:
         kind, of = _TYPES[type_], _table()
@@ -63,6 +65,7 @@ def _field(number: int, name: str, column: Column) -> bytes:
 
 
 def _batch(columns: Iterable[Column]) -> tuple[bytes, int, list[Any]]:
+    """Return the table of a batch, the size of its buffers in bytes, and the padded buffers."""
     nodes, places, parts, at = list[int](), list[int](), list[Any](), 0
     for column in columns:
         for each in (column, *column.items):
@@ -94,6 +97,7 @@ def _table(*fields: int | bytes | None) -> bytes:
 
 
 def _vector(parts: Sequence[bytes]) -> bytes:
+    """Return a list of parts."""
     n = len(parts)
     begins = accumulate(map(len, parts), initial=8 + 8 * -(-n // 2))
     places = (begin - 4 - 4 * k for k, begin in enumerate([*begins][:n]))
@@ -101,6 +105,7 @@ def _vector(parts: Sequence[bytes]) -> bytes:
 
 
 def _pairs(numbers: Sequence[int]) -> bytes:
+    """Return a list of pairs of int64."""
     return struct.pack(f"<4xI{len(numbers)}q", len(numbers) // 2, *numbers)
 
 
