@@ -21,11 +21,12 @@ _EXTRA = re.compile(r"""extra\s*==\s*['"](.*?)['"]""")
 
 
 class Entry(NamedTuple):
-    """One entry point: ``place`` is ``MODULE:ATTRIBUTE``, and ``info`` is the folder of its package's metadata."""
+    """One entry point: its group without ``rig.``, what it names, and the folder of its package's metadata."""
 
     group: str
     name: str
-    place: str
+    module: str
+    attribute: str
     extras: list[str]
     info: Path
 
@@ -40,26 +41,23 @@ def describe() -> list[dict[str, Any]]:
 
     The first line is from the module's docstring; for sets of rules, which share a module, from the function's.
     """
-    packages = _packages()
-    found = sorted(registered())
-    infos = {entry.info for entry in found}
+    packages, found = _packages(), sorted(registered())
+    infos = {e.info for e in found}
     asked = {i: [(package, _EXTRA.findall(when)) for package, when in _ASKED.findall(_about(i))] for i in infos}
     rows = []
     for group in SHOWN:
-        for entry in (entry for entry in found if entry.group == group):
-            module, _, attribute = entry.place.partition(":")
-            modes, line = source_facts(module, attribute if group == "rules" else "")
-            needed = [package for extra in entry.extras for package, of in asked[entry.info] if extra in of]
+        for e in (e for e in found if e.group == group):
+            modes, line = source_facts(e.module, e.attribute if group == "rules" else "")
+            needed = [package for extra in e.extras for package, of in asked[e.info] if extra in of]
             missing = [package for package in needed if _plain(package) not in packages]
-            row = {"group": group, "name": entry.name, "package": entry.package, "modes": modes}
-            row["extra"] = ", ".join(entry.extras)
+            row = {"group": group, "name": e.name, "package": e.package, "modes": modes, "extra": ", ".join(e.extras)}
             rows.append(row | {"installed": not missing, "missing": missing, "description": line})
     return rows
 
 
 def commands_of_others() -> dict[str, str]:
     """Return the module of each registered command by its name."""
-    return {e.name: e.place.partition(":")[0] for e in sorted(registered()) if e.group == "commands"}
+    return {e.name: e.module for e in sorted(registered()) if e.group == "commands"}
 
 
 def _packages() -> dict[str, Path]:
@@ -79,8 +77,8 @@ def registered() -> Iterator[Entry]:
             group, *lines = section.partition("\n[")[0].splitlines()
             for name, equals, target in (line.partition("=") for line in lines):
                 if equals:
-                    place, _, extras = target.replace(" ", "").partition("[")
-                    yield Entry(group.strip("] "), name.strip(), place, re.findall(r"[^,\]]+", extras), info)
+                    module, attribute, *extras = (*re.findall(r"[^\s:\[\],]+", target), "", "")
+                    yield Entry(group.strip("] "), name.strip(), module, attribute, [*filter(None, extras)], info)
 
 
 @functools.cache

@@ -11,7 +11,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import re
 import stat
 import sys
 import types
@@ -24,7 +23,6 @@ from typing import Any
 from rig import plugin_list
 from rig.child_process import Kept
 from rig.errors import DISTRIBUTION, SetupError, UnknownNameError, UsageError, missing_extra, refused, said
-from rig.plugin_list import Entry
 
 if typing.TYPE_CHECKING:
     from rig.factories import Factory
@@ -34,19 +32,19 @@ GROUPS = (
 )  # fmt: skip
 
 
-def registered(group: str) -> Sequence[Entry]:
+def registered(group: str) -> Sequence[plugin_list.Entry]:
     """Return the registered plugins of a group, sorted by name. Nothing is imported."""
     return _installed(tuple(sys.path))[group]
 
 
 @functools.cache
-def _installed(path: tuple[str, ...]) -> dict[str, tuple[Entry, ...]]:
+def _installed(path: tuple[str, ...]) -> dict[str, tuple[plugin_list.Entry, ...]]:
     """Return all registered plugins by group. The result is kept, because every package in ``path`` must be opened."""
     found = sorted(plugin_list.registered())
     return {group: tuple(entry for entry in found if entry.group == group) for group in GROUPS}
 
 
-def names(group: str) -> dict[str, Entry]:
+def names(group: str) -> dict[str, plugin_list.Entry]:
     """Return the registered plugins of a group by name; of two with the same name, only the last."""
     return {e.name: e for e in registered(group)}
 
@@ -85,12 +83,11 @@ def load(group: str, name: str) -> Factory:
         raise SetupError(what, field=kind, value=name, remedy=remedy)
     try:
         with Kept():
-            module, _, attribute = entry.place.partition(":")
-            inner = filter(None, attribute.split("."))
-            return typing.cast("Factory", functools.reduce(getattr, inner, importlib.import_module(module)))
+            inner = filter(None, entry.attribute.split("."))
+            return typing.cast("Factory", functools.reduce(getattr, inner, importlib.import_module(entry.module)))
     except ImportError as error:
         if entry.package == DISTRIBUTION:
-            check_ours(re.split(r"[.:]", entry.place)[0])
+            check_ours(entry.module.partition(".")[0])
             extras = ", ".join(entry.extras) or name
             raise missing_extra(f"{kind} {name!r}", error, extras, field=kind, value=name) from error
         raise _broken(kind, entry, error) from error
@@ -133,10 +130,10 @@ def check_ours(package: str) -> None:
         raise SetupError(what, field="installation", value=others[0], remedy=remedy)
 
 
-def _broken(kind: str, entry: Entry, error: BaseException) -> SetupError:
-    what = f"{kind} {entry.name!r} is {entry.place} of the package {entry.package}, which cannot be loaded"
-    remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {entry.package}"
-    return SetupError(f"{what}: {said(error)}", field=kind, value=entry.name, remedy=remedy)
+def _broken(kind: str, e: plugin_list.Entry, error: BaseException) -> SetupError:
+    what = f"{kind} {e.name!r} is {e.module}:{e.attribute} of the package {e.package}, which cannot be loaded"
+    remedy = f"Correct the package or its entry point, or uninstall it: pip uninstall {e.package}"
+    return SetupError(f"{what}: {said(error)}", field=kind, value=e.name, remedy=remedy)
 
 
 PROGRAMS = ("interpreter", "path", "arguments")

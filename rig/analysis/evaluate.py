@@ -279,8 +279,7 @@ def _end_s(run: Run) -> float:
     stamps = [row[2] for e in run.of_type(Brackets) for row in e.rows]
     stamps += [e.off_ns for e in run.of_type(IdleWindow)] + [e.arrived_ns for e in run.of_type(ChunkArrived)]
     stamps += array_of(answered := run.replies["completed_ns"], 0)[valid(answered)].tolist()
-    last_ns = max(stamps, default=None)
-    return math.inf if last_ns is None else (last_ns - run.start.t0_ns) * 1e-9
+    return (max(stamps) - run.start.t0_ns) * 1e-9 if stamps else math.inf
 
 
 def check_memory() -> None:

@@ -4,7 +4,7 @@ Each line has the hash of the line before (the chain), and a separate file has t
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -173,8 +173,8 @@ def verified(folder: Folder, stop: Stop | None, present: Sequence[str] = ()) -> 
         return file if name.endswith(".arrows") and name in present else None
 
     names = [*dict.fromkeys((*listed, *present))]
-    every = map(opened, names)
-    if sum(found.st_size for name in names if (found := folder.stat(name)) is not None) > AT_THE_SAME_TIME_BYTES:
+    every: Iterator[Opened | None] = map(opened, names)
+    if sum(entry.st_size for name in names if (entry := folder.stat(name)) is not None) > AT_THE_SAME_TIME_BYTES:
         from concurrent.futures import ThreadPoolExecutor  # a short run is hashed before this is imported
 
         with ThreadPoolExecutor() as pool:  # the traces of several rails are hashed at the same time

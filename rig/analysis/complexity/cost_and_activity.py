@@ -104,12 +104,13 @@ class _Counted(Struct, frozen=True):
 
         ``neurons`` and ``dense_operations`` are taken from the description, once for each execution.
         """
+        known = self.sums.get(counter, {})
         if counter == "neurons":
             return {layer.name: layer.neurons * self.executions for layer in self.network.layers}
         if counter == "dense_operations":
             return {c.name: c.dense * self.executions for c in self.network.connections}
-        parts, known = (*self.network.layers, *self.network.connections), self.sums.get(counter, {})
-        return {part.name: known[part.name] for part in parts if part.name in known}
+        names = [layer.name for layer in self.network.layers] + [c.name for c in self.network.connections]
+        return {name: known[name] for name in names if name in known}
 
 
 def _activity(run: Run) -> tuple[dict[tuple[int, str], Activity], dict[tuple[int, str], _Sums]]:

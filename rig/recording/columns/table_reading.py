@@ -117,9 +117,8 @@ def _check_column(table: str, name: str, column: pa.ChunkedArray) -> None:
     if name in NEVER_NULL[table] and column.null_count:
         raise malformed(table, f"has a null in the column {name}", name)
     if pa.types.is_string(column.type) and name != "output":
-        largest = max((sizes_of(chunk).max(initial=0) for chunk in column.chunks), default=0)
-        texts = column.to_pylist() if largest > TEXT_CHARACTERS else ()
-        longest = max(map(len, filter(None, texts)), default=0)
+        large = any(sizes_of(chunk).max(initial=0) > TEXT_CHARACTERS for chunk in column.chunks)
+        longest = max(map(len, filter(None, column.to_pylist() if large else ())), default=0)
         if longest > TEXT_CHARACTERS:
             raise malformed(table, f"has a text of {longest} characters in the column {name}", longest)
     bounded = name in BOUNDS or pa.types.is_integer(column.type)

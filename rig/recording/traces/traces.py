@@ -136,9 +136,8 @@ def _in_memory(
 ) -> tuple[Trace, tuple[str, ...]]:
     """Return the trace with arrays as columns, and notes about what was left out."""
     rail, value = trace.rail, np.asarray(Stored(batches, "value"), dtype=np.float64)
-    over = np.zeros(len(value), bool)
-    if "flags" in batches.columns:
-        over = np.asarray(Stored(batches, "flags", marks=True))
+    flags = "flags" in batches.columns
+    over = np.asarray(Stored(batches, "flags", marks=True)) if flags else np.zeros(len(value), bool)
     if trace.uniform:
         grid = trace_validation.grid_of(meta)
         start: NDArray[Any] = grid.t0_tick + grid.period_tick * np.arange(len(value))
