@@ -57,10 +57,12 @@ def show(found: Report, as_json: bool, allow_invalid: bool = False) -> int:
     """
     if as_json:
         say_json(found.text())
-    elif found.result is not None:
-        kind = "run" if found.runs is None else "session"
-        digest = found.result.session_digest or found.result.run_digest
-        say(f"{kind:7} {found.path}", f"digest  {digest}", f"report  {found.folder / 'report.html'}")
+    else:
+        for one in (found.runs or ()) if found.result is None else (found,):
+            if one.result is not None:
+                kind = "run" if one.runs is None else "session"
+                digest = one.result.session_digest or one.result.run_digest
+                say(f"{kind:7} {one.path}", f"digest  {digest}", f"report  {one.folder / 'report.html'}")
     if found.unfinished and not as_json:
         from rig.session.resumable_session import go_on
 

@@ -85,10 +85,10 @@ def report(
 
     Files are written to ``out``, by default the folder ``derived`` of the recording. Each run of a session gets its own
     report without pictures; for its pictures, report this run alone. ``beside`` is a table for the page of the session,
-    or of a single run. ``tell`` is called with the result, if there is one, before any file is written. Without
-    ``pages``, only the JSON is written, and other files of an earlier report stay. Raises a ``RigError`` for a
-    recording that cannot be read or does not match its hashes, ``UsageError`` if ``out`` is a recording, and
-    ``StoreError`` if the files cannot be written.
+    or of a single run. ``tell`` is called with the result before any file is written, or with the result of each run of
+    a session whose runs have no common figures. Without ``pages``, only the JSON is written, and other files of an
+    earlier report stay. Raises a ``RigError`` for a recording that cannot be read or does not match its hashes,
+    ``UsageError`` if ``out`` is a recording, and ``StoreError`` if the files cannot be written.
 
     Example::
 
@@ -101,8 +101,9 @@ def report(
     if out is not None and (is_session(out) or (out / EVENTS).is_file()):
         raise refused("out", str(out), "Name another folder, or leave --out out", f"{out} is a recording")
     session, parts, whole = _read(path)
-    if tell is not None and whole is not None:
-        tell(whole)
+    for result in [part.result for part in parts] if whole is None else [whole]:
+        if tell is not None:
+            tell(result)
     runs = list[Report]()
     for part in parts:
         own = None if out is None else out / part.run.path.name if session else out

@@ -106,6 +106,16 @@ def test_several_recordings_are_bound_in_a_session(two: Path, tmp_path: Path) ->
     assert all("peer.energy_per_inference_median_j" in recorder_figures(open_run(p)) for p in paths)
 
 
+def test_a_report_of_recordings_without_common_figures_prints_those_of_each(
+    two: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    paths = run_import("energyrunner", two, tmp_path / "out")
+    main(["report", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert printed.count("Execution time, mean") == 2
+    assert all(f"run     {p}" in printed for p in paths)
+
+
 def test_one_failed_import_leaves_nothing(two: Path, tmp_path: Path) -> None:
     (two / "two" / "r" / "trace1-energy.bin").write_bytes(b"\xf1" + bytes(8))
     raised(DataError, run_import, "energyrunner", two, tmp_path / "out")
