@@ -189,7 +189,8 @@ def _slope(x: Floats, y: Floats, half: Floats, clock: ClockInfo, bend_s: float) 
     if len(x) > 2:
         scatter = math.sqrt(float(np.sum(weight * residual**2) / np.sum(weight)) * len(x) / (len(x) - 2))
     else:
-        scatter = float(excess.max())
+        # two readings do not show at which moments of their round trips the clock was read
+        scatter, excess = float(excess.max()), half / math.sqrt(3.0)
     sigma = math.sqrt(float(np.sum((weight * (x - mean)) ** 2 * np.maximum(excess, scatter) ** 2))) / sxx
     # readings at one moment have the same rounding to a tick, which is rectangular at each end of the run
     ends_s = math.sqrt(2.0) / RECTANGLE / clock.tick_hz

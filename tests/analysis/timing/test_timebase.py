@@ -100,6 +100,13 @@ def test_a_jittering_link_errs_within_two_sigma() -> None:
     assert max(worst) < 3.0
 
 
+def test_two_round_trips_of_one_length_leave_the_rate_uncertain_by_it() -> None:
+    """The clock is latched early in the first round trip and late in the second."""
+    read = [*Wire(there_s=1e-3, back_s=3e-3).read([0.0]), *Wire(there_s=3e-3, back_s=1e-3).read([10.0])]
+    found = fit_brackets(CLOCK, read, 0)
+    assert 0.0 < abs(found.rate - 1.0) <= 2.0 * found.rate_sigma < 1e-3
+
+
 def test_half_of_the_shortest_round_trip_is_in_the_sigma() -> None:
     few, many = (fit_brackets(CLOCK, Wire(there_s=4e-3, back_s=0.0).read(marks(10.0, n)), 0) for n in (2, 500))
     assert few.sigma_s == pytest.approx(2e-3 / np.sqrt(3.0), rel=0.01)
