@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from reports.pictures.draw import draw
 from reports.render import render, write
 from reports.verdict_by_rule import verdict_of
+from rig.analysis.power.uncertainty_budget import METHOD
 from rig.analysis.result.finding import Finding, note
 from rig.analysis.result.quantity import FigureKey, Figures
 from rig.analysis.result.result import Result
@@ -100,6 +101,12 @@ def test_refusals_come_with_their_remedy(simulated: dict[str, bytes]) -> None:
         assert "too few inferences" in text
         assert "Measure at least 662" in text
     assert 'class="card refused"' in simulated["report.html"].decode()
+
+
+def test_the_conventions_name_the_method_of_active_power(simulated: dict[str, bytes]) -> None:
+    for name in ("report.html", "report.md"):
+        said = simulated[name].decode().split("Energy per inference = ")[1]
+        assert METHOD in " ".join(said[:600].split())
 
 
 def test_unstated_uncertainty_is_reported(simulated: dict[str, bytes]) -> None:
