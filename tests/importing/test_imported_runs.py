@@ -63,6 +63,12 @@ def test_a_clock_rate_has_its_stated_uncertainty(tmp_path: Path) -> None:
     assert evaluate(recording).clocks["c"].rate_sigma >= 1e-4 / np.sqrt(3.0)
 
 
+def test_readings_and_windows_of_one_clock_share_its_rate(tmp_path: Path) -> None:
+    found = evaluate(open_run(write(plain(tmp_path), tmp_path / "run"))).quantities
+    assert "clock rate, meter to device" not in {c.source for c in found["active_power_w"].components}
+    assert "clock rate, device to host" in {c.source for c in found["energy_per_inference_j"].components}
+
+
 @pytest.mark.parametrize("name", [name for name in CASES if name != "energyrunner"])  # its example has no idle
 def test_readings_of_every_format_match_the_windows(name: str, tmp_path: Path) -> None:
     """A reading that is stamped at its other end would be outside its window."""

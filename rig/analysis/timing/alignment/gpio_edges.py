@@ -51,6 +51,12 @@ class MeterClock(Struct, frozen=True):
             # the device's spans are edges that this meter saw, so only the input's own errors remain
             sigma_s = math.hypot(device.look_s / RECTANGLE, device.lag_s / math.sqrt(3.0))
             found = replace(found, sigma_s=sigma_s, rate_sigma=0.0)
+        elif self.stamps_spans:
+            # readings and spans are on one clock, so an error of its rate matters only to joules over its seconds
+            traces = (t for t in self.run.traces.values() if t.clock == first.clock.name)
+            joules = any(t.rail.kind == "cumulative" for t in traces)
+            rate_sigma = first.rate_sigma if joules else 0.0
+            found = replace(first, rate_sigma=rate_sigma, considered={"brackets": first.sigma_s})
         return found
 
     @property
