@@ -1,7 +1,6 @@
 """Unpack archives of a submission (.zip, .tar.gz), within limits, into a separate folder."""
 
 import gzip
-import lzma
 import shutil
 import struct
 import tarfile
@@ -26,9 +25,23 @@ FINDER = "__MACOSX/"
 """The folder that the Finder of macOS adds to a .zip."""
 HOSTILE = "Do not unpack it: `rig submit` makes no such archive"
 _BROKEN = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError,
     NotImplementedError, ValueError,
 )  # fmt: skip
+HEADER_BYTES = 1 << 12
+"""The longest header of a .tar beside its block of 512 bytes; it holds a long path."""
+BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""The compressions of which ``zipfile`` unpacks no more than it is asked for."""
+
+
+class _Header(tarfile.TarInfo):
+    """A header of a .tar; a long one is refused, because ``tarfile`` may search it in quadratic time."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size > HEADER_BYTES and not self.isreg():
+            refuse("it", f"has a header of {self.size} bytes")
+        found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return found
 
 
 @contextmanager
@@ -70,6 +83,8 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
         archive = stack.enter_context(zipfile.ZipFile(path))
         if sum(entry.file_size for entry in archive.infolist()) > most:  # no entry is read beyond its stated size
             refuse("it", bomb)
+        if odd := next((entry for entry in archive.infolist() if entry.compress_type not in BOUNDED), None):
+            refuse("it", f"holds {odd.filename!r}, which is neither stored nor deflated")
         _check_count(len(archive.infolist()))
         for entry in archive.infolist():
             name = entry.filename.replace("\\", "/")  # as some programs of Windows write it
@@ -80,7 +95,7 @@ def _members(path: Path, stack: ExitStack) -> Iterator[tuple[str, IO[bytes]]]:
         while whole.read(1 << 20):
             if whole.tell() > most:
                 refuse("it", bomb)
-    packed = stack.enter_context(tarfile.open(path, "r:gz"))  # noqa: SIM115
+    packed = stack.enter_context(tarfile.open(path, "r:gz", tarinfo=_Header))  # noqa: SIM115
     members: list[tarfile.TarInfo] = []
     for member in packed:  # all headers first, so that an archive of too many files writes nothing
         members.append(member)
