@@ -31,6 +31,8 @@ DIFFER = "submission.json or results.csv differs too, by less than the intervals
 UNEXPLAINED = "beyond what another version may change"
 OWN = ("run_id", "created_utc", "argv", "environment", "as_recorded")
 """Fields of the start line in which two imports of the same files may differ."""
+FILES = ("windows", "calibration")
+"""Options of importers that name a file, which is kept in a folder of this name."""
 
 
 def with_pages(one: Audit, folder: Path) -> Audit:
@@ -84,8 +86,9 @@ def imported_again(run: Run) -> Iterator[str]:
     if run.stop is None or not {f"{KEPT}/{name}" for name in kept} <= run.stop.files.keys():
         refuse(KEPT, "holds files that no hash covers")
     tell(f"importing {run.path.name} again, to compare it with its originals", dim=True)
-    files = {name.partition("/")[0]: name for name in kept if name.startswith(("windows/", "calibration/"))}
-    options = {key: str(folder / files[key] if key in files else value) for key, value in about.options.items()}
+    files = {name.partition("/")[0]: name for name in kept}
+    # any other file would be the auditor's own, and the audit would print of its content
+    options = {k: str(folder / files.get(k, k) if k in FILES and v else v) for k, v in about.options.items()}
     found = build(factory, {"source": folder / about.source if about.source in kept else folder}, options)
     one = replace(found[0] if isinstance(found, list) else found, name=about.recording)
     with tempfile.TemporaryDirectory(prefix="audit-") as place:
