@@ -153,8 +153,9 @@ def _cell(key: FigureKey, claim: Claim | None) -> tuple[str, str]:
 
 
 def _entries(opened: Opened, audits: Mapping[str | None, _Audit], out: Path) -> Iterator[Entry]:
-    about = opened.document.about
-    link = _link(opened.path, out)
+    about, audit = opened.document.about, audits.get(opened.root)
+    # any other page may run scripts of strangers where the leaderboard is published
+    link = _link(opened.path, out) if audit is not None and audit.remade == EQUAL else ""
     for row in opened.document.configurations:
         words = (
             row.name, about.organization, about.date, about.availability, row.scenario, row.workload, row.rules,
