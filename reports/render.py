@@ -4,6 +4,7 @@ import html
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from markupsafe import Markup
@@ -96,7 +97,7 @@ def context(run: Run | None, result: Result, out: Path | None = None) -> dict[st
     return {
         "run_id": clean(result.run_id),
         "digest": clean(result.session_digest or result.run_digest),
-        "directory": clean(directory.resolve().name) if run is not None else clean(result.run_id),
+        "directory": quote(clean(directory.resolve().name if run is not None else result.run_id)),
         "kind": _kind(result, session is not None),
         "verdict": verdict_of(result),
         "members": members(session, out) if session is not None else [],

@@ -25,6 +25,12 @@ def clean(text: object) -> str:
     return "".join(c if c.isprintable() else " " if c in "\n\t" else "\ufffd" for c in said)
 
 
+def as_cell(value: Any) -> Any:
+    """Return a value of a table; a text is cleaned, and has an apostrophe before it if a spreadsheet would run it."""
+    said = clean(value) if isinstance(value, str) else value
+    return f"'{said}" if isinstance(value, str) and said.startswith(("=", "+", "-", "@")) else said
+
+
 def width() -> int:
     """Return ``COLUMNS``, or else the number of columns of the terminal that ``own`` writes to, or else 100."""
     with suppress(OSError, ValueError):

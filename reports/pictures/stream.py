@@ -28,7 +28,7 @@ from reports.pictures.trace import draw_power, rails_of, shown_between, total_of
 from rig.analysis.result.quantity import FigureKey, Quantity
 from rig.analysis.result.series import RailSeries, Series, Stream
 from rig.analysis.service.change_detection import change_latencies_s, right_answers, right_share, scenes_at
-from rig.terminal import clean
+from rig.terminal import as_cell, clean
 from rig.types import Floats, Indices
 
 MAX_SCENES = 120
@@ -289,7 +289,7 @@ def stream_csv(stream: Stream) -> bytes:
     import pyarrow as pa
     from pyarrow import csv
 
-    names = {name: clean(name) for name in {*stream.scene, *stream.said}}
+    names = {name: as_cell(name) for name in {*stream.scene, *stream.said}}
     columns = {"time_s": pa.array(np.round(stream.at_s, 9))}
     for column, texts in (("said", stream.said), ("scene", scenes_at(stream, stream.at_s).tolist())):
         columns[column] = pa.array([names[text] for text in texts], pa.string())

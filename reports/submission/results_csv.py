@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from rig.analysis.result.quantity import FigureKey
 from rig.recording.submission import Submission
+from rig.terminal import as_cell
 
 FIXED = ("name", "class", "scenario", "workload", "device", "rules", "verdict", "trials", "runs")
 """The columns that are not figures: fields of ``rig.recording.submission.Configuration``."""
@@ -21,10 +22,5 @@ def results_csv(document: Submission, keys: Sequence[FigureKey]) -> bytes:
         runs = max((claim.runs for claim in c.claims.values()), default=0)
         claims = [c.claims.get(str(key)) for key in keys]
         numbers = (getattr(claim, end, None) for claim in claims for end in ("value", "low", "high"))
-        rows.writerow([*map(_cell, said), len(c.sessions), runs, *numbers])
+        rows.writerow([*map(as_cell, said), len(c.sessions), runs, *numbers])
     return text.getvalue().encode()
-
-
-def _cell(text: str) -> str:
-    """Return a text, with an apostrophe before it if a spreadsheet would run it as a formula."""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -11,6 +11,7 @@ from rig.analysis.result.quantity import FigureKey
 from rig.sweep.grid import Cell, Grid
 from rig.sweep.row_of_cell import Row, verified_row
 from rig.sweep.sweep_folder import CELLS, State, error_of, keep, state_of
+from rig.terminal import as_cell
 
 HALF, ENDS = ".half_width_95", ".interval_95"
 TABLE, RUNS = "table.csv", "runs.csv"
@@ -100,5 +101,5 @@ def _csv(columns: Sequence[str], rows: Sequence[Sequence[Plain]]) -> bytes:
     text = io.StringIO()
     out = csv.writer(text, lineterminator="\n")
     out.writerow(columns)
-    out.writerows([str(v).lower() if isinstance(v, bool) else v for v in row] for row in rows)
+    out.writerows([as_cell(str(v).lower() if isinstance(v, bool) else v) for v in row] for row in rows)
     return text.getvalue().encode()

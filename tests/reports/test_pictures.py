@@ -138,8 +138,9 @@ def test_the_stream_table_is_written_or_removed(tmp_path: Any) -> None:
 
 
 def test_names_in_the_table_are_escaped() -> None:
-    stream = replace(made_up_stream(scenes=1, answers=2), scene=(HOSTILE,))
-    assert next(csv.DictReader(io.StringIO(stream_csv(stream).decode())))["scene"] == clean(HOSTILE)
+    stream = replace(made_up_stream(scenes=1, answers=2), scene=(HOSTILE,), said=("=cmd()", "@x"))
+    one, two = csv.DictReader(io.StringIO(stream_csv(stream).decode()))
+    assert (one["scene"], one["said"], two["said"]) == (clean(HOSTILE), "'=cmd()", "'@x")
 
 
 # ---- how long answers took ----------------------------------------------------------------

@@ -125,6 +125,7 @@ def test_hostile_names_inject_nothing(hostile: dict[str, bytes]) -> None:
     assert seen.tags.count("script") == 2  # the picture's own; see test_trace_in_report.py
     assert seen.tags.count("svg") == 4
     assert "&lt;script&gt;" in page
+    assert "rig report 'run-" in hostile["report.md"].decode()  # one word, for whoever copies the command
     for name, content in hostile.items():
         if name != "results.json":
             shown = re.sub(rb"`[^`\n]*`|^    .*$", b"", content, flags=re.M)  # Markdown shows code unchanged

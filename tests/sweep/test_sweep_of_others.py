@@ -15,6 +15,7 @@ from rig.errors import IntegrityError, RigError, SetupError, StoreError
 from rig.session.locks import claimed, device_lock, locked
 from rig.sweep.grid import digest
 from rig.sweep.row_of_cell import row_path
+from rig.sweep.table import Table, write
 from rig.sweep.sweep_folder import place_of
 from tests.support.raised import raised
 from tests.support.sweep_bench import FAILS, aside, cells, forget_rows, go_on, quick, sweep, unseal
@@ -187,3 +188,8 @@ def test_a_device_without_a_plant_is_locked(tmp_path: Path) -> None:
         assert sweep(*words) == 0
         assert all(cell.exclusive for cell in cells(tmp_path / "s"))
         shutil.rmtree(place_of(tmp_path / "s", cells(tmp_path / "s")[0]))
+
+
+def test_a_text_in_the_table_is_never_a_spreadsheet_formula(tmp_path: Path) -> None:
+    table = Table(("device", "x"), (), {}, ({"device": "=cmd()", "x": -1},), ())
+    assert write(tmp_path, table)[0].read_text() == "device,x\n'=cmd(),-1\n"

@@ -37,7 +37,6 @@ T = TypeVar("T")
 TEXT_BYTES, FILES_MOST = 16 << 20, 100_000
 REMEDY = "No recording of the rig is like this; ask for the original"
 WHAT_TO_NAME = "Name a run, a session (with its session.json) or a submission, or its archive"
-DRIVEL = dict.fromkeys((*range(32), *range(127, 160), *range(8203, 8208), *range(8234, 8239)), " ")
 
 
 def refuse(where: object, what: str, value: object = None, remedy: str = REMEDY) -> NoReturn:
@@ -47,7 +46,7 @@ def refuse(where: object, what: str, value: object = None, remedy: str = REMEDY)
 
 def clean(text: object, most: int = 300) -> str:
     """Return untrusted text on one line of at most ``most`` characters, without control and direction characters."""
-    shown = " ".join(str(text)[: 4 * most].translate(DRIVEL).split()).encode("utf-8", "replace").decode()
+    shown = " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())
     return shown if len(shown) <= most else f"{shown[: most - 3]}..."
 
 

@@ -52,7 +52,7 @@ def test_json_outside_the_format_is_refused(text: str) -> None:
 
 
 def test_control_characters_are_not_shown() -> None:
-    assert clean("a\x1b[31m\u202eb\nc") == "a [31m b c"
+    assert clean("a\x1b[31m\u202eb\nc\u2067\ud800d") == "a [31m b c d"
 
 
 Member = tuple[str | tarfile.TarInfo | zipfile.ZipInfo, str]
