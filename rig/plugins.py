@@ -136,14 +136,14 @@ def _broken(kind: str, e: plugin_list.Entry, error: BaseException) -> SetupError
     return SetupError(f"{what}: {said(error)}", field=kind, value=e.name, remedy=remedy)
 
 
-PROGRAMS = ("interpreter", "path", "arguments")
-"""Options of drivers that name a program or its arguments."""
+PROGRAMS = ("interpreter", "library", "path", "arguments", "play")
+"""The ends of the names of options that name a program, its arguments, or a library to load."""
 
 
 def code_in(names: Iterable[str], options: Iterable[str]) -> list[str]:
     """Return code that names and options give by path (``path.py:function``), and the options that name programs."""
     given = [text.partition("=") for text in options]
-    programs = [f"{key}={value}" for key, _, value in given if value and key.rpartition(".")[2] in PROGRAMS]
+    programs = [f"{key}={value}" for key, _, value in given if value and key.endswith(PROGRAMS)]
     return [name for name in (*names, *(value for _, _, value in given)) if ".py:" in name] + programs
 
 

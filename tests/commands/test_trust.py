@@ -47,7 +47,10 @@ def test_a_sweep_does_not_run_foreign_code(here: Path, capsys: Capture) -> None:
     assert not (here / "ran").exists()
 
 
-@pytest.mark.parametrize("option", ["interpreter=/tmp/evil", "device.interpreter=/tmp/evil", "path=/tmp/evil"])
+@pytest.mark.parametrize("option", [
+    "interpreter=/tmp/evil", "device.interpreter=/tmp/evil", "path=/tmp/evil", "nest_interpreter=/tmp/evil",
+    "meter.visa_library=/tmp/evil@ivi", "play=sh /tmp/evil",
+])  # fmt: skip
 def test_a_program_option_counts_as_code(here: Path, option: str) -> None:
     assert code_in(("mock",), (option, "samples=4")) == [option]
     assert code_in(("mock",), ("network=evil.py:module", "label=a:b")) == ["evil.py:module"]
