@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rig.plugins import code_in
+from rig.recording.events import InsidePath
 
 WORKLOAD, WORKLOADS = "asc", {"optimization": "qubo-mis"}
 """The default workload, and the default of each scenario that has its own."""
@@ -41,7 +42,7 @@ class Request:
     """The digest that the samples must have, from the recording that is repeated; empty without repetition."""
     keep_identity: bool = False
     """Whether to record home directories and absolute paths of the command line too."""
-    artifacts: Mapping[str, bytes] = field(default_factory=dict)
+    artifacts: Mapping[InsidePath, bytes] = field(default_factory=dict)
     """Files to store with each run, by name, such as the bench file."""
     places: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Places of the options in a bench file, by taker (device, meter, meter1); see ``rig.factories.located``."""

@@ -304,7 +304,12 @@ def test_data_changed_between_runs_are_invalid(here: Path, changed: bool) -> Non
     assert ("data sets of the runs" in [check.rule for check in validity.checks if not check.ok]) == changed
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000])
+ARTIFACTS = '{"device": "mock", "artifacts": {"%s": ""}}'
+
+
+@pytest.mark.parametrize("content", [
+    "", "[]", '{"device": 1}', '{"device": "mock", "out": [1]}', "[" * 5000, ARTIFACTS % "../x", ARTIFACTS % "\\u0000",
+])  # fmt: skip
 def test_an_unreadable_request_is_refused(session: Path, content: str) -> None:
     (session / REQUEST).write_text(content)
     raised(StoreError, request_in, session, says="cannot be read", trust=False)

@@ -15,8 +15,8 @@ from rig.errors import IntegrityError, RigError, SetupError, StoreError
 from rig.session.locks import claimed, device_lock, locked
 from rig.sweep.grid import digest
 from rig.sweep.row_of_cell import row_path
-from rig.sweep.table import Table, write
 from rig.sweep.sweep_folder import place_of
+from rig.sweep.table import Table, write
 from tests.support.raised import raised
 from tests.support.sweep_bench import FAILS, aside, cells, forget_rows, go_on, quick, sweep, unseal
 

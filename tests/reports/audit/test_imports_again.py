@@ -98,9 +98,7 @@ def test_an_edited_and_rehashed_copy_fails(edit: Edit, says: str, tmp_path: Path
 NOT_COMPARED: dict[str, tuple[Edit, str]] = {
     "an importer of its own": (lines(lambda told: told[0]["imported"].update(format="own.py:f")), "never run"),
     "without originals": (lambda run: shutil.rmtree(run / KEPT), "No such file"),
-    "a file of the auditor": (
-        lines(lambda told: told[0]["imported"]["options"].update(calibration="own.py")), f"{KEPT}/calibration",
-    ),
+    "a file outside": (lines(lambda told: told[0]["imported"]["options"].update(calibration="own.py")), f"{KEPT}/cal"),
     "another original": (lambda run: (run / KEPT / "a.csv").write_text("t,p\n0,?\n"), "a.csv: "),
 }
 
