@@ -172,7 +172,7 @@ def check_whole_grid(grid: Grid, grid_sha256: str) -> None:
     """Check the digest of a grid, and that all its cells can be listed.
 
     Raises ``UsageError`` as ``check_size`` does, ``KeyError`` for a device without facts, ``ValueError`` for another
-    digest and for a seed that is no number.
+    digest and for a seed that is no number, or too large.
     """
     if digest(grid) != grid_sha256:
         raise ValueError("its digest")
@@ -181,7 +181,7 @@ def check_whole_grid(grid: Grid, grid_sha256: str) -> None:
         _ = grid.devices[device]
         for key in grid.seeds[device]:
             for value in grid.vary.get(key, (grid.options.get(key, "0"),)):
-                int(value)
+                str(int(value) + grid.asked.repetitions)  # ValueError also for a sum of too many digits
 
 
 def _empty(field: str, value: Value, wanted: str) -> UsageError:

@@ -70,6 +70,7 @@ def refrozen(out: Path, change: Callable[[Any], None]) -> None:
     lambda grid: grid.update(devices={}),
     lambda grid: grid.update(seeds={}),
     lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "x")),
+    lambda grid: grid["options"].update(dict.fromkeys(grid["seeds"]["mock"], "9" * 4300)),
     lambda grid: grid["asked"].update(repetitions=10**15),
     lambda grid: grid["asked"].update(repetitions=-1),
 ])  # fmt: skip
