@@ -264,6 +264,12 @@ def test_brackets_in_a_text_are_not_nesting(run: Path) -> None:
     assert open_run(run).start.as_recorded["anything"].startswith("[[{")
 
 
+@pytest.mark.parametrize("line", [b'"' + b"n" * (4 << 20) + b'"' + b"[]" * 65, (b"9" * 400 + b",") * 150_000])
+def test_a_long_line_is_checked_at_once(line: bytes) -> None:
+    with soon(100.0):
+        size_limits.check_json(line, "a line")
+
+
 def test_long_lines_are_refused_before_decoding(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(size_limits, "LINE_BYTES", 50)
     raised(StoreError, open_run, run, says="longer than 50 bytes")

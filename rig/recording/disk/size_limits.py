@@ -33,8 +33,8 @@ TABLE_BYTES, CELLS_BYTES = 1 << 40, 1 << 20
 """The largest table of text, and its longest line."""
 DIGITS = 400
 """The longest number, in digits; the largest double has 309."""
-_NUMBER = re.compile(rb"[0-9]{%d}" % (DIGITS + 1))
-_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*"')
+_NUMBER = re.compile(rb"(?<![0-9])[0-9]{%d}" % (DIGITS + 1))
+_TEXTS = re.compile(rb'"(?:[^"\\]++|\\.)*+"')  # possessive: to go back would take 100 bytes for each byte of text
 
 
 def open_bounded(path: Path, most_bytes: int) -> BinaryIO:
