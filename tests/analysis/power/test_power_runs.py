@@ -218,6 +218,18 @@ def test_a_rail_without_activity_does_not_shift_other_rails(tmp_path: Path) -> N
         assert power == pytest.approx(found.real()["dynamic_power_w"], rel=0.01)
 
 
+def test_marks_place_a_late_trace_whose_samples_have_two_phases_and_hardly_a_gap(tmp_path: Path) -> None:
+    found = on_plant(
+        tmp_path / "run", samples=30,
+        device={
+            "preprocess_s": 0.005, "inference_s": 0.02, "preprocess_w": 5e-3, "inference_w": 11e-3,
+            "device_forward_s": 2e-4, "device_back_s": 2e-4, "device_jitter_s": 2e-5,
+        },
+        meter={"rate_hz": 1e3, "meter_forward_s": 4e-3, "meter_back_s": 0.0, "meter_jitter_s": 1e-5, "noise": 2e-3},
+    )  # fmt: skip
+    assert held(found.result.quantities["dynamic_power_w"], (0.005 * 4e-3 + 0.02 * 10e-3) / 0.025)
+
+
 def test_the_drop_over_a_shunt_is_taken_off(tmp_path: Path) -> None:
     meter = STILL | {"noise": 1e-4, "supply_v": 1.8, "burden_ohm": 0.02 * 1.8**2 / 3e-3}
     found = on_plant(tmp_path / "run", device={"inference_s": 0.0053, "inference_w": 3e-3}, meter=meter, samples=150)

@@ -100,8 +100,8 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = lag_path.along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                # groups are fitted by one level for all phases, which may cause the shift, so it adds uncertainty
-                if seen.edges is None and len(activity.phases) > 1:
+                # groups of samples have one level for all phases, which may cause the shift, so it adds uncertainty
+                if seen.edges is None and part is s and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)
     by_pin, notes = by_pins(meter)
