@@ -80,9 +80,10 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
     before_ns = c.clock.now_ns()
     bracket = c.call("start()", meter.start)
     started_ns = c.clock.now_ns()
-    ordered = before_ns <= bracket.before_ns <= bracket.after_ns <= started_ns
-    found = f"{bracket.before_ns} to {bracket.after_ns}, called from {before_ns} to {started_ns}"
-    c.rule("start.bracket", ordered, found, "host stamps in order, inside the call")
+    whole = all(isinstance(n, (int, np.integer)) for n in (bracket.before_ns, bracket.tick, bracket.after_ns))
+    ordered = whole and before_ns <= bracket.before_ns <= bracket.after_ns <= started_ns
+    found = f"{bracket}, called from {before_ns} to {started_ns}"
+    c.rule("start.bracket", ordered, found, "integers: host stamps in order, inside the call")
     first = read_timer(c, meter) if isinstance(meter, Clocked) else None
     chunks: list[Chunk] = []
     late_s: dict[str, float] = {}
@@ -104,6 +105,7 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
         elif sound:
             shortest_s = (stopping_ns - started_ns) * 1e-9 - late_s.get(rail.name, 0.0)
             _count(c, rail, own, shortest_s, longest_s)
+            _near(c, own, bracket.tick, 2.0 * longest_s * info.clock.tick_hz)
     strays = sorted({chunk.rail for chunk in chunks} - {rail.name for rail in info.rails})
     c.rule("chunk.rail", not strays, f"readings of {strays}", "readings of declared rails only")
     if first is not None and last is not None:
@@ -132,12 +134,15 @@ def _columns(c: Checks, chunks: Sequence[Chunk]) -> bool:
     shapes = set()
     for chunk in chunks:
         value, ticks = np.asarray(chunk.value), [t for t in (chunk.start_tick, chunk.end_tick) if t is not None]
-        found = f"shape {value.shape} of {value.dtype}"
-        ok &= c.rule("chunk.value", value.ndim == 1 and value.dtype.kind in "iuf", found, "numbers of shape (n,)")
+        found = f"{type(chunk.value).__name__} of {value.dtype} and shape {value.shape}"
+        column = isinstance(chunk.value, np.ndarray) and value.dtype.isnative
+        column &= value.ndim == 1 and value.dtype.kind in "iuf"
+        ok &= c.rule("chunk.value", column, found, "an array of numbers, shape (n,), native byte order")
         ok &= c.rule("chunk.ticks", len(ticks) != 1, "one of start_tick and end_tick", "both of them, or neither")
-        beside = [np.asarray(a) for a in (*ticks, *([chunk.flags] if chunk.flags is not None else []))]
-        fits = all(a.shape == value.shape and a.dtype.kind in "iu" for a in beside)
-        ok &= c.rule("chunk.beside", fits, "ticks or flags that do not fit", "integers of the same shape as the value")
+        beside = [*ticks, *([chunk.flags] if chunk.flags is not None else [])]
+        fits = all(isinstance(a, np.ndarray) and a.shape == value.shape and a.dtype.kind in "iu" for a in beside)
+        asked = "arrays of integers of the same shape as the value"
+        ok &= c.rule("chunk.beside", fits, "ticks or flags that do not fit", asked)
         shapes.add((value.dtype.str, len(ticks), chunk.flags is not None))
     found = f"{len(shapes)} kinds of chunk"
     return bool(ok & c.rule("chunk.steady", len(shapes) <= 1, found, "the same type and the same fields in every one"))
@@ -154,6 +159,14 @@ def _edges(c: Checks, chunks: Sequence[Chunk]) -> None:
     ordered = all(np.array_equal(*pair) for pair in pairs) and bool(np.all(np.diff(ticks) > 0))
     asked = "start_tick equal to end_tick, and above that of the edge before"
     c.rule("edges.order", ordered, "ticks that differ, or do not grow", asked)
+
+
+def _near(c: Checks, chunks: Sequence[Chunk], tick: int, most: float) -> None:
+    """Check that the ticks of readings are fewer than ``most`` from the tick of the start."""
+    ticks = [int(t) for k in chunks if k.start_tick is not None for t in k.start_tick]
+    far = [t for t in ticks if not abs(t - tick) <= most]
+    found = f"a reading at tick {far[0] if far else tick}, though start() gave tick {tick}"
+    c.rule("chunk.clock", not far, found, "ticks of the declared clock")
 
 
 def _count(c: Checks, rail: Rail, chunks: Sequence[Chunk], shortest_s: float, longest_s: float) -> None:

@@ -8,11 +8,13 @@ from dataclasses import asdict
 from typing import Any, TypeVar, get_args
 
 import numpy as np
+from msgspec import convert, to_builtins
 
 from rig.driver_call_timeouts import PATIENCE_S, SIMULATED_S
 from rig.engine.clock import HostClock
 from rig.engine.watchdog import Watch
 from rig.errors import ConformanceError, RuleFailure, said
+from rig.recording.events import plain
 from rig.types import Bracket, Clock, Clocked, ClockInfo, Device, DeviceInfo, Meter, MeterInfo, Mode
 
 _T = TypeVar("_T")
@@ -135,7 +137,8 @@ def _recorded(c: Checks, info: DeviceInfo | MeterInfo) -> str:
     """Return the info as a recording holds it; empty if it cannot be written."""
     text: list[str] = []
     error = raised(lambda: text.append(json.dumps(asdict(info), default=str, allow_nan=False)))
-    c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "plain values that JSON can hold, no NaN")
+    error = error or raised(lambda: convert(to_builtins(info, enc_hook=plain), type(info)))
+    c.rule("info.json", error is None, f"{type(error).__name__}: {error}", "values of the declared types, and no NaN")
     return "".join(text)
 
 
