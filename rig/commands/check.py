@@ -14,7 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from rig.errors import ConformanceError, DataError, RigError, RuleFailure
+from rig.errors import ConformanceError, DataError, RigError, RuleFailure, place, said
 from rig.plugins import problem_factory
 from rig.terminal import answer, say
 
@@ -100,6 +100,9 @@ def _scenario(setup: BenchSetup, request: Request) -> tuple[str, ...]:
         list(islice(steps_of(setup, planned, setup.bench, setup.scenario_options), SAMPLES))
     except RigError as error:
         failure = RuleFailure("scenario.steps", error.message, error.remedy or "steps for this workload")
+        raise ConformanceError(request.scenario, [failure]) from error
+    except Exception as error:  # a scenario may be the user's own code
+        failure = RuleFailure("scenario.steps", said(error), f"steps for this workload: see {place(error)}")
         raise ConformanceError(request.scenario, [failure]) from error
     return ("scenario.steps",)
 

@@ -22,7 +22,7 @@ from rig.errors import SetupError, UnknownNameError, closest, refused
 from rig.factories import STATE_POWER, Factory, build, located, needs, options_of, split_options, takes, values_of
 from rig.plugins import digests_of, load, names
 from rig.recording.disk.size_limits import read_bounded
-from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Repeats, Rules, SimulatedBench, Workload
+from rig.types import Clock, Device, DeviceInfo, Meter, MeterInfo, Rail, Repeats, Rules, SimulatedBench, Workload
 
 PLANT = "mock"
 OPENING_S = "start_s"
@@ -248,6 +248,10 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
+    many = info.phases if isinstance(info, DeviceInfo) else info.rails
+    if not isinstance(many, tuple | list | str) or not all(isinstance(one, Rail | str) for one in many):
+        what = f"{kind} {name} declares {many!r} as its {'phases' if kind == 'device' else 'rails'}"
+        raise SetupError(what, field=kind, value=name, remedy="Declare a tuple: a single one has a comma, as in (one,)")
     missing = [method for method in members_of(protocol) if not callable(getattr(driver, method, None))]
     if missing:
         what = f"{kind} {name} has no {', '.join(missing)}"

@@ -159,6 +159,7 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
     ("def f(): raise OSError('no such port')", (), "mine.f failed: OSError: no such port. Check its cable"),
     ("def f(bench): return bench.nothing", (), "mine.f failed: AttributeError"),
     ("class f:\n  def info(self): raise OSError('unplugged')", (), "OSError: unplugged"),
+    ("import rig\ndef f(): return rig.blocking(str, rig.DeviceInfo('own', 'hardware', phases=None))", (), "a comma"),
     (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
     (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
     *((FOR_EVER.format(timeout_s=text), (), "timeout_s") for text in ("float('inf')", "1e300", "float('nan')", "'2'")),
@@ -294,6 +295,14 @@ def test_a_driver_that_breaks_a_rule_is_named(capsys: Capture, tmp_path: Path) -
     assert "✓ scenario single-stream keeps 1 rule\n" in said
     assert "reply.json: found an output that raises" in said
     assert "required is an output that JSON can hold, no NaN" in said
+
+
+def test_a_scenario_that_fails_on_the_workload_is_named(capsys: Capture, tmp_path: Path) -> None:
+    (file := tmp_path / "mine.py").write_text("import rig\ndef f(): return rig.workload([], name='none')\n")
+
+    main(("check", "--device", "mock", "--workload", f"{file}:f"))
+
+    assert "scenario.steps: found ZeroDivisionError" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", ["check", "measure"])
