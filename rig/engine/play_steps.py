@@ -16,7 +16,7 @@ from rig.child_process import Kept
 from rig.driver_call_timeouts import SIMULATED_S
 from rig.engine.acquisition import Acquisition, Bench, Progress, close, finish, housekeep, read_clocks, sleep, start
 from rig.engine.clock import HostClock
-from rig.engine.device_errors import Owners, ended_by, guard
+from rig.engine.device_errors import Owners, bad_step, ended_by, guard
 from rig.engine.dispatcher import Dispatcher
 from rig.engine.interrupts import deferred
 from rig.engine.watchdog import Watch
@@ -96,7 +96,12 @@ def _play(steps: Iterable[Step], acquisition: Acquisition, dispatcher: Dispatche
     play = dispatcher.play
     for step in steps:
         if isinstance(step, Issue):
-            play(step)
+            try:
+                play(step)
+            except (TypeError, ValueError):
+                if isinstance(step.samples, Sequence) and step.samples:
+                    raise
+                raise bad_step("samples", str(step.samples)[:40], "it is no list of one or more") from None
         else:
             dispatcher.settle()
             _pause(step, acquisition)

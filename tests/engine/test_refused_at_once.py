@@ -279,10 +279,13 @@ def test_an_impossible_due_time_is_a_scenario_error(play: Play, plant: SimPlant,
     assert run.replies.num_rows == len(DUE[what]) - 1
 
 
-@pytest.mark.parametrize("repeat", [0, -1, 1.5])
-def test_an_impossible_loop_is_a_scenario_error(play: Play, plant: SimPlant, repeat: Any) -> None:
-    ended, _ = play(Queue(plant.clock), [rig.Issue(samples(1), repeat=repeat)])
+@pytest.mark.parametrize("odd", [
+    {"repeat": 0}, {"repeat": -1}, {"repeat": 1.5}, {"samples": []}, {"samples": samples(1)[0]},
+])  # fmt: skip
+def test_an_impossible_step_is_a_scenario_error(play: Play, plant: SimPlant, odd: dict[str, Any]) -> None:
+    ended, _ = play(Queue(plant.clock), [rig.Issue(**{"samples": samples(1)} | odd)])
     assert isinstance(ended, SetupError)
+    assert next(iter(odd)) in ended.message
 
 
 BAD_SAMPLES: dict[str, dict[str, Any]] = {
