@@ -99,6 +99,12 @@ DRAWS = (
         "meters.random_counts_spurs_and_scanners",
         "faults.names_of_files_hunting_clocks_and_late_triggers",
     ),
+    (
+        "devices.saccades_species_and_lamps",
+        "labs.motors_contracts_and_neighbours",
+        "meters.loops_cables_and_zeros",
+        "faults.lost_zeros_lost_ends_and_allotted_power",
+    ),
 )
 """The modules of each draw of kinds; each name lacks its ending ``_kinds``."""
 KINDS: dict[str, Kind] = {}
