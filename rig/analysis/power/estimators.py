@@ -5,7 +5,7 @@ A span is a time in which the device works, by its stamps.
 * ``core`` uses readings wholly inside spans. At each end, it cuts off the uncertainty of the clock, and at the begin
   also the settling time of the filter. It leaves out what happens at the ends of spans.
 * ``whole`` uses all readings that touch spans, and subtracts the part of these readings outside spans. The power of
-  this part is the mean of the readings beside the span, or else of all gaps, or else of idle.
+  this part is the mean of the readings beside the span, or else beside the ends of other gaps, or else of idle.
 * ``fitted`` uses all readings near spans, if no reading lies inside one span alone. Stamps, the meter's aperture and
   its filter determine how much of each reading is span and how much is gap. The fit finds the levels of spans and gaps,
   the delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the
@@ -222,7 +222,8 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
 
     ``total`` is the weight of the parts of readings outside windows at each end; like the levels, it has the shape
     (2 k,). The level beside an end is the mean of the nearest readings in the gap, and their number follows from
-    ``total``. If the gap has no reading, the level of all gaps is used, or else idle.
+    ``total``. If the gap has no reading, it has the mean of the levels beside the ends of other gaps, or else idle.
+    The mean over their readings would be that of a few long gaps, which may differ from the many short ones.
     """
     r = model.readings
     free = np.flatnonzero(r.ok & ~model.busy & ~signal.touches(regions, r.start_s, r.end_s))
@@ -235,15 +236,16 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     low = np.column_stack([np.maximum(np.searchsorted(upto, upto[first] - many[0::2]), before_from), last]).ravel()
     high = np.column_stack([first, np.minimum(np.searchsorted(upto, upto[last] + many[1::2]), after_until)]).ravel()
     known, held = high > low, np.maximum(upto[high] - upto[low], 1.0)
-    each = np.where(known, total / held, 0.0)
+    seen = known & (np.arange(len(known)) % (len(known) - 1) > 0)  # beyond the first and last end there is no gap
+    unseen = float(total[~known].sum())
+    each = np.where(known, (total + seen * unseen / max(np.count_nonzero(seen), 1)) / held, 0.0)
     steps = np.bincount(low, each, len(free) + 1) - np.bincount(high, each, len(free) + 1)
     out = np.zeros(len(r.watts))
     out[free] = np.cumsum(steps)[:-1] * r.many[free]
     sums = np.append(0.0, np.cumsum(r.many[free] * r.watts[free]))
-    rest = np.where(model.gap, model.weight, 0.0)
-    rest = rest / rest.sum() if np.any(model.gap) else idle
-    out += float(total[~known].sum()) * rest
-    return out, np.where(known, (sums[high] - sums[low]) / held, float(rest @ r.watts))
+    beside_w = (sums[high] - sums[low]) / held
+    rest_w = float(np.mean(beside_w[seen])) if seen.any() else float(idle @ r.watts)
+    return out + (0.0 if seen.any() else unseen) * idle, np.where(known, beside_w, rest_w)
 
 
 def estimate_of(model: RailModel, level: Floats, under: Idle) -> Estimate:

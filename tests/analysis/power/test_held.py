@@ -69,6 +69,7 @@ HELD = [
     # work beside spans: an input copied within or for longer than a reading, gaps too short to see, a governor
     ("preparation_before_each_span", 3000008), ("preparation_before_each_span", 1000031), ("batches_of_spans", 2000002),
     ("update_runs_for_a_while", 6000000005), ("work_without_spans", 1_000_021), ("governor_follows_load", 1000014),
+    ("backlog_is_worked_off_after_each_stall", 27001), ("backlog_is_worked_off_after_each_stall", 27036),
     # a capacitor, alone and beside a governor that reacts later
     ("governor_follows_load+capacitor_behind_the_shunt", 41000011),
     ("governor_follows_load+capacitor_behind_the_shunt", 41000039),
