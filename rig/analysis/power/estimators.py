@@ -43,8 +43,8 @@ STEPS = 6
 """Number of Gauss-Newton steps for delay and filter."""
 LARGEST = 0.5
 """Largest step of the delay in periods, and of the time constant relative to itself."""
-LONG = (0.5, 1.0, 2.0)
-"""Gaps longer than one of these numbers of readings may have a level of their own."""
+LONG = tuple(2.0 ** (k / 2.0) for k in range(-6, 3))
+"""Gaps longer than one of these numbers of readings, 1/8 to 2, may have a level of their own."""
 
 Idle = tuple[Floats, float]
 """Weights of readings whose weighted sum is idle power under spans, (n,), and its uncertainty besides noise, in W."""
