@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -72,7 +73,14 @@ class Run(Log, Struct, frozen=True):
 
     def brackets(self, clock: str) -> list[Bracket]:
         """Return every reading of a clock, each between two host stamps."""
-        return [Bracket(*row) for e in self.of_type(Brackets) if e.clock == clock for row in e.rows]
+        return self._brackets.get(clock, [])
+
+    @cached_property
+    def _brackets(self) -> dict[str, list[Bracket]]:
+        found: dict[str, list[Bracket]] = {}  # all at once: there may be as many clocks as lines
+        for e in self.of_type(Brackets):
+            found.setdefault(e.clock, []).extend(Bracket(*row) for row in e.rows)
+        return found
 
     def networks(self) -> dict[str, NetworkInfo]:
         """Return the network of each sample that has its own network, by sample id."""

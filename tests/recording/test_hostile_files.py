@@ -270,6 +270,14 @@ def test_a_long_line_is_checked_at_once(line: bytes) -> None:
         size_limits.check_json(line, "a line")
 
 
+def test_as_many_clocks_as_lines_are_read_at_once(run: Path) -> None:
+    told = [{"type": "brackets", "clock": f"c{k}", "rows": [[k, k, k]]} for k in range(10_000)]
+    altered(run, lambda lines: lines.__setitem__(slice(-1, -1), told))
+    found = open_run(run)
+    with soon():  # each clock is asked for several times
+        assert all(found.brackets(f"c{k}")[0].tick == k for k in [*range(10_000)] * 5)
+
+
 def test_long_lines_are_refused_before_decoding(run: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(size_limits, "LINE_BYTES", 50)
     raised(StoreError, open_run, run, says="longer than 50 bytes")
