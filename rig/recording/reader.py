@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from msgspec import Struct
 from msgspec.structs import asdict
 from numpy.typing import NDArray
 
@@ -32,7 +31,7 @@ PAYLOAD_BYTES = 1 << 30
 """The largest file of a payload that is read."""
 
 
-class Run(Log, Struct, frozen=True):
+class Run(Log, frozen=True, dict=True):
     """One recording.
 
     After a crash, ``stop`` is None, and each table and trace ends at its last whole batch.

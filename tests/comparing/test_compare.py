@@ -4,7 +4,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from msgspec import structs
+from msgspec.structs import replace
 
 from fixtures.worlds.lab_recording import plain_lab, write
 from reports.comparison import beside, print_comparisons
@@ -204,7 +203,7 @@ def test_power_scatters_as_far_as_executions_draw_it(
         times_s = np.where(other, rng.lognormal(0.0, 0.3, 40), 1.0)
         watts = (2.0 + other_phase_w * other) * rng.lognormal(0.0, spread, 40) + rng.normal(0.0, noise, 40)
         mean = Quantity(float(watts @ times_s / times_s.sum()), "W", (Component("white noise", noise / 6.3 + NOISE),))
-        above = {FigureKey("dynamic_power_w"): structs.replace(mean, value=mean.value - 1.5)}
+        above = {FigureKey("dynamic_power_w"): replace(mean, value=mean.value - 1.5)}
         return ran({POWER: mean, **above}, times_s, watts, first=first * second)
 
     assert all((not first) * 0.01 <= share <= 0.09 for share in shares_shown(run, 300).values())
@@ -459,8 +458,8 @@ def test_folds_of_two_devices_are_no_folds(folds: Path, monkeypatch: Patch) -> N
 
 def another_device(found: Evaluated, name: str) -> Evaluated:
     start = found.result.start
-    renamed = structs.replace(start, device=structs.replace(start.device, name=name))
-    return structs.replace(found, result=structs.replace(found.result, start=renamed))
+    renamed = replace(start, device=replace(start.device, name=name))
+    return replace(found, result=replace(found.result, start=renamed))
 
 
 def test_a_report_can_show_another_recording(folds: Path, tmp_path: Path, capsys: Capture) -> None:
@@ -565,7 +564,7 @@ def test_an_undecided_gate_states_the_samples_needed() -> None:
 @pytest.mark.parametrize("origin", ["gain:core", "busy level:core", "resolution, busy level:core", "1/f:core", ""])
 def test_no_number_of_samples_averages_a_bias_or_what_all_samples_of_a_run_share(origin: str) -> None:
     parts, bias = ((Component("error", 0.02, shared=origin),), 0.0) if origin else ((), 0.02)
-    a, b = (structs.replace(energy(joules), components=parts, bias=bias) for joules in (1.0, 1.08))
+    a, b = (replace(energy(joules), components=parts, bias=bias) for joules in (1.0, 1.08))
     found = gate(a, b, "energy_per_inference_j > +5%")
     assert (found.outcome, found.samples_more) == ("not decided", None)
 

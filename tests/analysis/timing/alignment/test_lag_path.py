@@ -104,7 +104,7 @@ def test_a_shift_is_found_within_a_fifth_of_a_reading(shift: float, width: float
 
 def test_a_far_stamped_reading_takes_little_memory() -> None:
     r, far_s = Scene(spans_of(1)).readings(), 1e7
-    far = replace(
+    far = structs.replace(
         r, start_s=np.append(r.start_s, far_s), end_s=np.append(r.end_s, far_s + PERIOD_S),
         watts=np.append(r.watts, r.watts[-1]), ok=np.append(r.ok, True),
     )  # fmt: skip
