@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 import rig
 from drivers.devices.xylo.rockpool_import import load_xylo_audio2
 from drivers.meters.scpi.session import Visa
+from rig.commands.shell.main import main
 from rig.errors import MissingExtraError, SetupError, UnknownNameError, UsageError, missing_extra
 from rig.factories import INJECTED, _hints, build, located, needs, options_of, plain_hint, split_options
 from rig.plugin_list import describe
@@ -21,7 +22,7 @@ from rig.types import SimulatedBench
 from scenarios.workloads.asc import audio
 from scenarios.workloads.qubo_mis.graph import Graph
 from tests.support.processes import python
-from tests.support.raised import Patch, raised
+from tests.support.raised import Capture, Patch, raised
 from tests.support.remote_workers import opened
 
 Made = dict[str, Any]
@@ -213,6 +214,16 @@ def test_an_unloadable_package_is_named_with_its_attribute(tmp_path: Path, monke
     what = f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded"
     assert caught.message == f"{what}: {CANNOT_BE_LOADED[target]}"
     assert "pip uninstall lab-meters" in caught.remedy
+
+
+def test_a_command_of_another_package_that_fails_is_named(tmp_path: Path, monkeypatch: Patch, capsys: Capture) -> None:
+    registering(tmp_path, monkeypatch, "lab-meters", "m = json:loads\n[rig.commands]\nlab = lab_command")
+    (tmp_path / "lab_command.py").write_text("def add_arguments(parser): ...\ndef run(args): return {}['x']\n")
+
+    assert main(["lab"]) == SetupError.exit_code
+
+    said = "command 'lab' of the package lab-meters failed: KeyError: 'x'. Correct the package: lab_command.py, line 2"
+    assert said in capsys.readouterr().err
 
 
 def test_a_name_registered_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def _rules_of(factory: Factory) -> list[Rules]:
 
     found = []
     for scenario in names("scenarios"):
-        with suppress(UsageError):
+        with suppress(UsageError, LookupError):
             found.append(factory(scenario))
     return found
 

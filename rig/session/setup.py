@@ -270,7 +270,12 @@ def _check_workload(workload: Any, name: str) -> None:
 
 
 def _rules(request: Request) -> Rules:
-    found = load("rules", request.rules)(request.scenario)
+    rules_of = load("rules", request.rules)
+    try:
+        found = rules_of(request.scenario)
+    except LookupError as error:  # of a table by scenario
+        what = f"the rules {request.rules} do not cover the scenario {request.scenario!r}"
+        raise refused("rules", request.rules, "Use --rules quick for others", what) from error
     if not isinstance(found, Rules):
         what = f"rules {request.rules} give a {type(found).__name__} for the scenario {request.scenario}"
         raise refused("rules", request.rules, "Name a set of rules that `rig list` shows", what)

@@ -297,6 +297,14 @@ def test_a_driver_that_breaks_a_rule_is_named(capsys: Capture, tmp_path: Path) -
     assert "required is an output that JSON can hold, no NaN" in said
 
 
+def test_rules_from_a_table_cover_its_scenarios(elsewhere: Path, capsys: Capture) -> None:
+    (elsewhere / "mine.py").write_text("def f(scenario): return {}[scenario]\n")
+
+    assert main(["measure", "--device", "mock", "--rules", "mine.py:f"]) == UsageError.exit_code
+
+    assert "the rules mine.py:f do not cover the scenario 'single-stream'" in capsys.readouterr().err
+
+
 def test_a_scenario_that_fails_on_the_workload_is_named(capsys: Capture, tmp_path: Path) -> None:
     (file := tmp_path / "mine.py").write_text("import rig\ndef f(): return rig.workload([], name='none')\n")
 

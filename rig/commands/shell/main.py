@@ -98,16 +98,34 @@ def _main(given: list[str], alone: bool) -> int:
         check_ours("rig")
     args = _parsed(given)
     if args.command not in DRIVEN:
-        return int(args.run(args))
+        return _ran(args)
     from rig.child_process import supervised
 
     log = args.log(args) if "log" in args else None
     parent = alone and args.command in BESIDE
     try:
-        return supervised(lambda: _safely(given, lambda: int(args.run(args))), log, parent=parent)
+        return supervised(lambda: _safely(given, lambda: _ran(args)), log, parent=parent)
     except rig.errors.DriverLeftError as error:
         error.remedy += args.kept(args) if "kept" in args else ""
         raise
+
+
+def _ran(args: argparse.Namespace) -> int:
+    """Run a command. Raises ``SetupError`` if one of another package fails by anything but a ``RigError``."""
+    try:
+        return int(args.run(args) or 0)
+    except (RigError, OSError, ImportError):
+        raise
+    except Exception as error:
+        from rig.errors import place, said
+        from rig.plugins import names
+
+        entry = names("commands").get(args.command)
+        if entry is None or entry.package == DISTRIBUTION:
+            raise
+        what = f"command {args.command!r} of the package {entry.package} failed: {said(error)}"
+        where = f"Correct the package: {place(error)}".removesuffix(": ")
+        raise SetupError(what, field="command", value=args.command, remedy=where) from error
 
 
 def keep_memory() -> None:
