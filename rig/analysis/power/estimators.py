@@ -346,9 +346,10 @@ def _left_over(each: Floats, left: Floats, middle_s: Floats, spans: Floats) -> t
     of = np.clip(signal.count_before(spans[:, 0], middle_s) - 1, 0, len(spans) - 1)
     u_w = math.sqrt(float(np.sum(np.bincount(of, each * left) ** 2)))
     pitch_s = float(np.median(np.diff(spans[:, 0])))
-    place = np.clip((middle_s - spans[of, 0]) / pitch_s * PLACES, -1, 2 * PLACES).astype(np.int64) + 1
-    count = np.maximum(np.bincount(place), 1)
+    places = int(np.clip(len(left) // LEAST, 2, PLACES))
+    place = np.clip((middle_s - spans[of, 0]) / pitch_s * places, -1, 2 * places).astype(np.int64) + 1
+    count = np.maximum(np.bincount(place), 2)  # one reading does not show what recurs, so its part is then exactly 0
     mean_w = np.bincount(place, left) / count
     own_w2 = np.bincount(place, left**2) / count - mean_w**2
-    alike_w2 = float(np.sum(np.maximum(count * mean_w**2 - own_w2 * count / np.maximum(count - 1, 1), 0.0)))
+    alike_w2 = float(np.sum(np.maximum(count * mean_w**2 - own_w2 * count / (count - 1), 0.0)))
     return u_w, math.sqrt(alike_w2 * float(each @ each))
