@@ -11,7 +11,7 @@ from rig.analysis.timing.activity_signal import SETTLE_TAU, inside, means_by, me
 from rig.analysis.timing.alignment.misplaced_spans import OFTEN, Levels, levels_of
 from rig.analysis.timing.alignment.placement import AlignedRail
 from rig.analysis.timing.counted_spans import Activity, Phase
-from rig.analysis.timing.profile import FAR, FEW, LEAST, MANY, SEVERAL
+from rig.analysis.timing.profile import FAR, FEW, LEAST, LEAST_ABOVE, MANY, NOISY, SEVERAL
 from rig.analysis.timing.readings import EVEN, Readings, idle_window_of
 from rig.analysis.timing.timebase import SURE
 from rig.types import Bools, Floats, Indices
@@ -162,6 +162,9 @@ def _faults(r: Readings, state: Indices) -> Iterator[str]:
     rest_w, level_w, low_w = float(np.median(at_rest)), float(np.median(at_work)), float(np.quantile(at_rest, FEWER))
     if np.all(steps[same] >= 0.0) and np.mean(steps[same] > 0.0) > 0.5:
         yield "that never fall, at idle or at work"
+    flat, differ = float(np.mean(at_rest == at_rest.min())), len(np.unique(at_work))
+    if flat > 1.0 - LEAST_ABOVE and at_rest.min() != 0.0 and differ > max(MANY, (1.0 - NOISY) * len(at_work)):
+        yield f"{flat:.0%} of idle that are equal and the lowest, though those at work differ: their range ends there"
     most_w = max(low_w, float(np.quantile(at_work, 1.0 - FEWER)))
     over_w = [float(np.mean(np.maximum(w - most_w, 0.0))) for w in (at_work, at_rest)]  # rare pulses occur in both
     if np.diff(over_w)[0] > 0.5 * abs(level_w - low_w):

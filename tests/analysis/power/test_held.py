@@ -371,6 +371,7 @@ WORLDS = [
     *(World(kind, (seed,), refused=f"{MEASURED}: .* {words}") for kind, seed, words in (
         ("another_quantity_every_so_often", 26000, "the same at idle and at work"),
         ("some_rows_sorted_by_their_value", 26005, "in order of their size"),
+        ("bottom_of_the_screen_hides_idle", 27002, "equal and the lowest, though"),
         ("numbers_over_a_thousand_lose_their_comma", 26009, "below all of idle with hardly"))),
     World("counter_stands_still_at_idle", (14000000,), figures=(), failed=("Idle power above zero",)),
     World("plain", (0,), figures=(), never_says=f"^{ON_FIGURE}"),
