@@ -68,10 +68,10 @@ def worst(one: Audit) -> tuple[str, str]:
 
 
 def _derived(one: Audit) -> str:
-    """Return how many of the claims the audit derived again."""
-    apart = sum(not c.ok for c in one.compared)
-    agree = f"{len(one.compared) - apart} of {one.claimed} claims were derived again"
-    said = "arithmetic left out" if one.quick else agree if one.claimed else "it claims no figure"
+    """Return how many of the claims the audit derived again, and how many of those are out of bounds."""
+    out = sum(not c.ok for c in one.compared)
+    again = f"{len(one.compared)} of {one.claimed} claims were derived again" + f", {out} out of bounds" * bool(out)
+    said = "arithmetic left out" if one.quick else again if one.claimed else "it claims no figure"
     return f"{said}; {one.remade}" if one.remade else said
 
 
