@@ -9,8 +9,9 @@ from reports.audit import work_checks
 from reports.audit.evidence import Again, Anchor, Check, Compared, Doubtful, Evidence, NotApplicable, compared
 from reports.audit.figures import Figures
 from reports.audit.folder import checks as folder_checks
-from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE, verify
+from reports.audit.folder.hashes import MANIFEST, MANIFEST_BYTES, SIGNATURE
 from reports.audit.folder.reading import TEXT_BYTES, WHAT_TO_NAME, clean, held, read_bytes, refuse
+from reports.audit.folder.signature import verify
 from reports.audit.judged import Rule
 from reports.audit.power import checks as power_checks
 from reports.audit.rules import judge_run, judge_session, modes_of, values_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.audit.folder.hashes import verify
+from reports.audit.folder.signature import verify
 from rig.errors import MissingExtraError, StoreError, UsageError
 from rig.recording.submission import MANIFEST, NAMESPACE, SIGNATURE, open_submission
 from rig.submission.folder import sign
