@@ -153,7 +153,7 @@ def _change(d: Difference) -> str:
 
 
 def _notes(c: Comparison, verbose: bool) -> Iterator[str]:
-    yield from (f"no repetition: {what}" for what in c.unlike)
+    yield from (f"the second does not repeat the first: {what}" for what in c.unlike)
     places = [p for p in c.differs if not p.startswith("scenario.options.") and p != "workload.digest_sha256"]
     for place in places if verbose else places[:MOST_DIFFERING]:
         one, other = (_shortened(value) for value in c.differs[place])

@@ -258,7 +258,7 @@ def compared(first: Subject, second: Subject) -> Comparison:
     alone = tuple(key for key in dict.fromkeys((*a, *b)) if (key in a) != (key in b))
     unlike = list(_unlike(first.result, second.result))
     if first.digests & second.digests:
-        unlike.append("recordings: some are in both, so the second is no repetition")
+        unlike.append("recordings: some are in both")
     return Comparison(first, second, shared, tuple(found), alone, tuple(unlike))
 
 

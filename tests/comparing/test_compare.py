@@ -356,7 +356,7 @@ def test_sessions_and_submissions_can_be_compared(tmp_path: Path, capsys: Captur
     assert main(["compare", str(one), str(one)]) == 0
     printed = " ".join(capsys.readouterr().out.split())  # a narrow terminal breaks lines
     assert "no difference shown" in printed and "kept within 5 %" in printed
-    assert "no repetition: recordings: some are in both" in printed
+    assert "the second does not repeat the first: recordings: some are in both" in printed
     assert printed.count(", SIMULATED, INVALID") == 2
     assert replace(of_sessions, alone=()).to_json()["alone"] == []
 
