@@ -155,7 +155,11 @@ def one(task: tuple[str, int, Sequence[str]]) -> dict[str, Row]:
 
 
 def words_of(row: Row) -> tuple[bool, bool, bool]:
-    """Return whether all figures of a plant hold, one is wrong by two half-widths, and dynamic power is missing."""
+    """Return three answers on a plant.
+
+    They are whether all its figures hold, whether one is wrong by over two half-widths, and whether dynamic power is
+    missing.
+    """
     found = row["figures"].values()
     held = bool(found) and all(abs(f["error"]) <= f["half"] for f in found)
     return held, any(abs(f["error"]) > 2.0 * f["half"] for f in found), FIGURES[0] not in row["figures"]

@@ -1,4 +1,4 @@
-"""`rig init` writes a bench file of what is connected, and never overwrites one."""
+"""`rig init` writes a bench file of what is connected."""
 
 import json
 from pathlib import Path

@@ -6,7 +6,7 @@ filters, a noise floor of -52 dB and codes of 0.25 dB. Two things differ. The va
 is taken as zero. The filters are triangles in hertz (librosa's ``mel(htk=True, norm=None)``). Their corners are not
 moved to whole bins, because some filters would then be empty.
 
-Every constant comes from ``PARAMETERS``. ``mfe_header`` writes the same tables for the C code.
+Every acoustic constant comes from ``PARAMETERS``. ``mfe_header`` writes the same tables for the C code.
 """
 
 import hashlib

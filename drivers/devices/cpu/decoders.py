@@ -23,7 +23,7 @@ WINDOW = 50
 """Steps in the buffer (NeuroBench: "the cortical activity from the 50 most recent data samples is buffered")."""
 EXECUTION_S = 0.004
 BINS, BIN = 7, 7
-"""Number of bins into which flattened networks divide the buffer, and steps per bin; the newest step is in no bin."""
+"""Number of bins of flattened networks, and steps per bin. The newest step of a full buffer is in no bin."""
 RIDGE = 1.0
 _BLOCK = 1 << 14
 """This many steps are fitted together."""

@@ -122,7 +122,8 @@ def clocks(e: Evidence) -> Verdict:
         raise NotApplicable("every stamp is of the host's clock")
     faults += [f"{of} leaves its brackets by {out:.3g} s, allowed {ok:.3g} s" for out, ok, of in found if out > ok]
     worst, _, of = max(found, default=(0.0, 0.0, "none"))
-    return faults, f"at most {worst:.2g} s outside of a bracket ({of})", "half of the quickest round trip, and the rate"
+    allowed = "half of the quickest round trip, plus what the uncertain rate adds"
+    return faults, f"at most {worst:.2g} s outside of a bracket ({of})", allowed
 
 
 def _lost(run: Run) -> Iterator[str]:

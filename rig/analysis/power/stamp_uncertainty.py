@@ -78,9 +78,9 @@ def _unexplained_s(model: RailModel, windows_s: Floats) -> tuple[float, float]:
     """Return the jitter of the stamped length of one span, and the error of all together, in seconds.
 
     They come from energy that the stamps do not explain. If a stamp is late by t, the stamps do not explain an energy
-    of dynamic power times t near the span. If the span really has another length, they explain all its energy. The
-    meter's noise also causes unexplained energy, which counts as jitter. Noise may also cancel an error, so the scatter
-    of the spans adds to the error of all. If there are too few spans or readings, the result is inf.
+    of dynamic power times t near the span. If a span really is longer than others, its stamps explain all its energy.
+    The meter's noise also causes unexplained energy, which counts as jitter. Noise may also cancel an error, so the
+    scatter of the spans adds to the error of all. If there are too few spans or readings, the result is inf.
     """
     r = model.readings
     if len(windows_s) < LEAST:

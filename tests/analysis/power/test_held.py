@@ -28,7 +28,7 @@ HELD = [
     # what readings cannot show
     ("range_switch_lags", 0), ("clips_at_zero", 1), ("point_samples_of_pulses", 2), ("volts_read_slowly", 1),
     ("stamps_on_arrival", 2), ("spans_short_against_a_reading", 0),
-    # readings that are missing: a class, the begin of each span, one by one over the recording
+    # missing readings: all of a class, or those at the begin of each span
     ("a_class_missing", 0), ("a_class_missing", 1000028), ("first_readings_missing", 1000016),
     # work that goes on into gaps for a while
     ("compiler_works_in_and_after_the_first_spans", 7003), ("compiler_works_in_and_after_the_first_spans", 7005),
@@ -50,9 +50,9 @@ HELD = [
     ("rare_spans_through_a_week", 11000002), ("rare_spans_through_a_week", 11000004),
     ("gain_sags_in_the_afternoon", 11000001), ("second_rail_missing_for_a_while", 11000000),
     ("gain_renewed_in_stairs", 11000003), ("logarithmic_amplifier_before_the_mean", 11000000),
-    # a long first warm-up heats, idle wanders under a long batch, a job yields to the work, a fan follows heat
+    # a long first warm-up heats
     ("compile_then_warm_up_then_count", 12000000), ("compile_then_warm_up_then_count", 12000002),
-    # work after which idle settles for longer than gaps last, before the last window
+    # idle settles for longer than gaps last, wanders under a long batch, or follows a job that yields or a fan
     ("compile_then_warm_up_then_count", 12000004), ("criterion_samples_grow_linearly", 13000000),
     ("long_spans_after_one_short_window", 22006), ("long_spans_after_one_short_window", 22008),
     ("streams_without_rest_while_it_warms", 9000005), ("monitor_open_during_the_work", 11000007),
@@ -86,10 +86,7 @@ HELD = [
 
 
 def work_before_each_span(lab: Lab) -> None:
-    """Work comes within one reading before each span.
-
-    The part outside the span grows with the share of its first reading that the span leaves empty.
-    """
+    """Work comes within one reading before each span."""
     above_w, reading_s = float(np.median(lab.span_w)) - lab.idle_w, 1.0 / lab.rate_hz
     lab.pieces += [Piece(on - 0.9 * reading_s, on, 0.8 * above_w) for on, _ in lab.spans_s.tolist()]
 
@@ -379,7 +376,7 @@ WORLDS = [
     World("plain", (0,), partial(one_absurd_reading, True), figures=(), failed=(BEYOND,)),
     World("plain", (0,), partial(one_absurd_reading, False), figures=(), failed=(BEYOND, "Dynamic power above idle")),
     World("plain", (0,), reversed_clamp, figures=(), says="^sign of power and energy: rail.core.idle_power_w is -"),
-    # idle that moves is in the figure by the text too
+    # the figure by NeuroBench's text also allows for idle that moves
     World("idle_steps_at_first_span", (1,), figures=(TEXT,)),
     World("idle_drifts_with_one_window", (0,), figures=(TEXT,)),
     World("each_gap_called_idle", (0, 3), says="mean power of idle windows between spans"),
@@ -443,7 +440,7 @@ WORLDS = [
     World("governor_follows_load", (1000004, 1000020), part="place of spans beside other levels"),
     World("plain", (0, 2), work_before_each_span, narrow=0.02),
     World("plain", (2,), bias=(0.0, 1e-3)),
-    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),  # their common shift does not show the delay
+    World("plain", (4,), partial(slightly_late, 0.2), narrow=2e-3),
     World("starts_on_coarse_tick", (61000000, 61000002, 61000003), off=1.0, figures=(ENERGY,)),
     World("few_spans_on_a_drifting_supply", (9000000, 9000001, 9000002), off=1.0, narrow=0.03),
     World("core_sleeps_while_the_rest_works", (8000005,), failed=(), says="Dynamic power is negative"),
@@ -458,7 +455,7 @@ WORLDS = [
     # a counter that is polled faster than it is renewed is read at its renewals
     World("counter_polled_fast", (31000003, 31000005), off=1.0, narrow=0.03),
     World("rapl_filters_its_energy", (77000000,), off=1.0, narrow=0.03),
-    World("points_behind_a_declared_pole", (1_000_000,), off=1.0),  # a point is far shorter than the trace
+    World("points_behind_a_declared_pole", (1_000_000,), off=1.0),  # so short a reading keeps its covariance
     # work at other times than the spans is refused with its reason
     World("every_reading_twice", (1_000_000,), refused="after the end of the recording"),
     World("wrong_rate", (11, 1_000_000, 1_000_070), refused="of (the )?spans|along the run"),

@@ -1,5 +1,4 @@
-"""Shares of counts have the interval of Clopper and Pearson; a number without an interval states the lack. A network
-measured on its training data is reported."""
+"""Shares of counts have the interval of Clopper and Pearson. A network measured on its training data is reported."""
 
 import json
 from collections import defaultdict
@@ -65,7 +64,7 @@ def test_a_share_survives_the_round_trip_through_json(count: int, n: int) -> Non
 
 
 def answered(folder: Path, outputs: list[Any], rounds: int = 1, **more: Any) -> Run:
-    """Record samples a, b, ... labelled x and y in turn, all issued in each round, with the same answers."""
+    """Record samples s0, s1, ... labelled x and y in turn, all issued in each round, with the same answers."""
     n = len(outputs)
     known = [Sample(f"s{k}", np.full(1, k, np.float32), "xy"[k % 2]) for k in range(n)]
     asked = [Asked(None, 0.1 * k, 0.1 * k + 0.05, known[k % n].id, output=outputs[k % n]) for k in range(rounds * n)]

@@ -1,8 +1,8 @@
 """Find the noise of a meter in idle windows, and propagate it through any weighted sum of readings.
 
 Allan variances of idle readings separate three kinds of noise (IEEE Std 952, Annex C). White noise averages out over
-readings. Errors of counter values cancel between successive readings. Slow noise does neither. The scatter of repeated
-measurements would not include slow noise and mains hum, because they are the same in every repetition.
+readings. Errors of counter values cancel between successive readings. Slow noise does neither. The scatter from span to
+span does not show slow noise, or hum in step with the spans, because both are nearly the same in every span.
 """
 
 import itertools
@@ -274,10 +274,11 @@ def _passed(turns: float, many: Floats) -> Floats:
 def _slow(noise: Noise, t_s: Floats, weight: Floats) -> tuple[float, float, float]:
     """Return the variances of a weighted sum from flicker noise, from slower flicker noise, and from a smooth wander.
 
-    All are the autocorrelation of the weights times a covariance. The covariance of flicker noise is minus the
-    logarithm of the time between two readings, for periods up to four times the duration of the weights. Slower flicker
-    noise shifts all readings alike: it adds to an absolute level, but not to a difference of levels, whose weights add
-    up to zero. Changes slower than ``HORIZON_S`` are left out. The wander has the Matern covariance of order 3/2.
+    All are the autocorrelation of the weights times a covariance. Flicker noise is split at a period of four times the
+    duration of the weights. The covariance of the faster part is minus the logarithm of the time between two readings,
+    plus a constant. The slower part shifts all readings alike: it adds to an absolute level, but not to a difference of
+    levels, whose weights add up to zero. Changes slower than ``HORIZON_S`` are left out. The wander has the Matern
+    covariance of order 3/2.
     """
     last = (t_s[-1] - t_s[0]) / noise.period_s
     stride = max(1, int(np.ceil((last + 1.0) / SEGMENT)))

@@ -2,7 +2,7 @@
 
 Each span has a cell, which reaches into the gaps on both sides. The readings of a cell are fitted by two levels of its
 own, one in the span and one beside it. A shift is judged only by the share of variance that these levels leave
-unexplained. So all spans have the same weight, whatever their power, and nothing is assumed about idle.
+unexplained. So the weight of a span does not depend on its power, and nothing is assumed about idle.
 """
 
 from __future__ import annotations
@@ -156,7 +156,8 @@ class Shown(Struct, frozen=True):
         """
         c = self.cells
         inside, many = ((x / self.period_s) for x in (c.off_s - c.on_s, c.end_s - c.begin_s))
-        # no power is constant to a thousandth; where an edge splits a reading, levels leave a sixth of the squared rise
+        # no power is constant: levels leave at least a thousandth of the variance. A reading that an edge splits leaves
+        # a sixth of the squared rise on average
         least = np.maximum(1e-3, many / (3.0 * inside * np.maximum(many - inside, 1e-9)))
         left = np.clip(self.left(late_s), np.minimum(least, 1.0)[:, None], None)
         return np.asarray((np.minimum(many, MOST_READINGS)[:, None] * np.log(left)).sum(axis=0))
