@@ -191,7 +191,7 @@ def missing_notes(rail: str, r: Readings, windows_s: Floats) -> Iterator[Finding
         yield note(f"Rail {rail}: {outside} of {len(windows_s)} spans lie wholly or partly outside the trace")
 
 
-# ---- by turn of the readings --------------------------------------------------------------
+# ---- even and odd readings ----------------------------------------------------------------
 
 
 def in_turn(model: RailModel) -> Margin:

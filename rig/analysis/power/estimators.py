@@ -11,7 +11,7 @@ A span is a time in which the device works, by its stamps.
   the delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the
   same delay, whichever fits better.
 
-If nothing happens at the ends, the first two agree. Dynamic power is the power of spans minus idle under the spans:
+``core`` and ``whole`` agree if nothing happens at the ends of spans. Dynamic power is the power of spans minus idle under the spans:
 the power that the device would draw at rest at the time of the spans.
 """
 
@@ -156,7 +156,7 @@ class Touched(Struct, frozen=True):
     """Readings in regions, and the level beside each end of a region.
 
     A region is one or more windows, widened by the margins of clock and filter. ``z`` is the weight of each reading and
-    ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the numbers of readings partly outside windows.
+    ``fill`` the part of it that windows fill, shapes (n,). ``at`` are the indices of readings partly outside windows.
     ``side`` is the end next to each of these: 2 k for the begin of region k, 2 k + 1 for its end. ``beside_w`` is the
     level beside each end. ``level`` are the weights of readings for the mean power over windows in use, shape (n,), and
     ``share`` is the share of all windows that are in use. ``busy`` is the total weight of the parts of readings that
@@ -229,7 +229,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     free = np.flatnonzero(r.ok & ~model.busy & ~signal.touches(regions, r.start_s, r.end_s))
     unit = float(np.median(model.weight[model.weight > 0.0])) if r.pool is None else 1.0
     many = np.maximum(np.ceil(np.abs(total) / unit - 0.5), 1.0)
-    # numbers of the free readings at the begin and end of each region, and at the far ends of the gaps beside it
+    # indices of the free readings at the begin and end of each region, and at the far ends of the gaps beside it
     first, last = np.searchsorted(model.middle_s[free], regions.T)
     before_from, after_until = np.append(0, last[:-1]), np.append(first[1:], len(free))
     upto = np.append(0.0, np.cumsum(r.many[free]))
@@ -311,7 +311,7 @@ def _shapes(model: RailModel, spans: Floats, other_s: Floats, use: Indices) -> l
     if signal.touches(signals[1], *others.T).any():
         signals.append(others)
     some = [gaps[np.diff(gaps)[:, 0] > least * r.period_s] for least in LONG] if len(signals) == 2 else []
-    different = {len(long): long for long in some if 0 < len(long) < len(gaps)}  # each holds the next
+    different = {len(long): long for long in some if 0 < len(long) < len(gaps)}  # fewer gaps, the longer they are
     each = [signals, *([*signals, long] for long in different.values())]
 
     def parts(of: list[Floats], mean: bool, late_s: float, tau_s: float) -> Floats:

@@ -170,7 +170,7 @@ def _instruments(model: RailModel, e: Estimate) -> list[tuple[Rail, dict[str, fl
         return [(rail, dict.fromkeys(level_w, model.readings.watts_per_raw), level_w)]
     weights = {"busy": e.level, "idle": e.idle}
     volts, watts = model.readings.watts_per_raw, np.where(model.readings.ok, model.readings.watts, 0.0)
-    solved = 2.0 * watts / (volts + np.sqrt(np.maximum(volts**2 - 4.0 * ohm * watts, 0.0)))  # of a mean of many, too
+    solved = 2.0 * watts / (volts + np.sqrt(np.maximum(volts**2 - 4.0 * ohm * watts, 0.0)))  # also for means
     amperes = solved if s is None else s.amperes
     loss_w = {level: ohm * float(weight @ amperes**2) for level, weight in weights.items()}
     less_w, more_w = ({level: w + sign * loss_w[level] for level, w in level_w.items()} for sign in (-1.0, 1.0))

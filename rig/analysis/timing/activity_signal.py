@@ -140,7 +140,7 @@ def means_by(of: Indices, n: int, weight: Floats | None, values: Floats) -> tupl
 
 
 def in_step(at_s: Floats, period_s: float) -> float:
-    """Return how alike the places of moments in the period of readings are: 1 if all are equal, 1/n if n are random.
+    """Return how alike moments lie in the period of readings: 1 if all at one place, 1/n for n random places.
 
     If readings leave out part of their period, the mean of n equal steps has an error. The result is the mean square
     of this error, divided by that of one step.

@@ -23,7 +23,7 @@ from rig.types import Bools, Floats, Indices, Rail
 EVEN = 5e-4
 """Readings are steady if times between them, and their lengths, vary by at most this part."""
 FARTHEST = 2.5
-"""Volts are unknown in a pause of more than this many periods between two of their readings."""
+"""Volts are known if one of their readings begins at most this many periods before, and one ends as soon after."""
 
 
 class Volts(Struct, frozen=True):

@@ -58,7 +58,7 @@ def blocks_of(
             parts = np.ones_like(parts)
         place = (np.cumsum(many[at]) - many[at]).astype(np.int64) - (np.cumsum(count) - count)[rank]
         block = (np.cumsum(parts) - parts)[rank] + place * parts[rank] // count[rank]
-        block = np.cumsum(np.diff(block, prepend=-1) > 0) - 1  # a mean of many readings may fill several
+        block = np.cumsum(np.diff(block, prepend=-1) > 0) - 1  # a mean of many readings may fill several blocks
         total = int(block[-1]) + 1
         of[at] = len(states) + block * min(total, MOST[state]) // total
         states += [state] * min(total, MOST[state])

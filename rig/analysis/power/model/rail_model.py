@@ -97,7 +97,7 @@ class RailModel(Struct, frozen=True, dict=True):
     def means(self, watts: Floats, use: Bools, of: Indices, n: int) -> tuple[Floats, Floats]:
         """Return the mean of ``watts`` over the readings in use in each of ``n`` spans or gaps, and their number, (n,).
 
-        ``of`` is the number of the span or gap of each reading; the mean is 0 where there is none.
+        ``of`` is the index of the span or gap of each reading; the mean is 0 for a span or gap without readings.
         """
         at = np.flatnonzero(use & self.readings.ok & (self.weight > 0.0) & (of >= 0) & (of < n))
         single = self.readings.pool is None and not self.readings.counter  # each reading then has the weight 1
@@ -163,7 +163,7 @@ def rail_model(rail: AlignedRail, activity: Activity) -> RailModel | None:
 
 
 def _linear(r: Readings, idle: Bools, held: Bools) -> bool:
-    """Return whether means show all. They hide the loss of a shunt, clipped readings and overflows at work."""
+    """Return whether means of readings suffice: no loss in a shunt, and no clipped reading or overflow, is hidden."""
     overflows = float(np.min(r.watts[held], initial=0.0)) < min(float(np.min(r.watts[idle], initial=0.0)), 0.0)
     lossy = r.counter or r.supply is not None or r.rail.conversion.burden_ohm != 0.0
     return not (lossy or overflows or np.any(r.overload))

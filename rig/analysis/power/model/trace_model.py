@@ -86,7 +86,7 @@ def kernels(a: tuple[Floats, Floats], b: tuple[Floats, Floats]) -> Floats:
 class Configurations(Struct, frozen=True):
     """The w ways to explain a trace: their probabilities, (w,), their variances, (w, p), and their gaps and changes.
 
-    ``columns`` are the numbers of two columns of the design, for gaps and for a change, and ``sizes_w2`` their sizes, 0
+    ``columns`` are the indices of two columns of the design, for gaps and for a change, and ``sizes_w2`` their sizes, 0
     for none, (w, 2). ``inverse`` is the inverse covariance of blocks, (w, b, b). ``known`` is ``inverse`` times the
     columns of the free levels, (w, b, f), and ``gram`` is the covariance of these levels, (w, f, f). ``part`` are the
     two columns times their sizes, (w, b, 2).
@@ -235,8 +235,7 @@ def fit(blocks: Blocks, white_w2: Floats) -> TraceModel:
     d, theta, log, parts = _explored(d, box)
     share = np.exp(log - log.max())
     joint = np.ascontiguousarray((share[:, None, None] * parts / share.sum()).T)
-    # even steps along all changes take each as often as it is likely; a change that is rare may matter most, so it is
-    # drawn by the root of its probability, and counts less
+    # a rare change may matter most, so each change is drawn by the root of its probability, and weighted by this root
     rare = np.sqrt(np.maximum(joint.sum(axis=(1, 2)), 1e-300))
     upto = np.cumsum(joint / rare[:, None, None])
     drawn = np.searchsorted(upto, (np.arange(KEPT) + 0.5) * upto[-1] / KEPT)

@@ -201,7 +201,7 @@ def _pulses(at_s: Floats, wide_s: float) -> Readings:
 
 
 def _pairs(wanted: Train, found: Train, at: Line, wide_s: float) -> tuple[Indices, Floats]:
-    """Return the numbers of the expected edges that are seen, and how late each is; each edge counts once."""
+    """Return the indices of the expected edges that are seen, and how late each is; each edge counts once."""
     seen_s = found.at_s - at.at(found.at_s)
     near = np.clip(np.searchsorted(seen_s, wanted.at_s - 0.5 * wide_s), 0, len(found) - 1)
     alike = (np.abs(seen_s[near] - wanted.at_s) <= 0.5 * wide_s) & (found.level[near] == wanted.level)
