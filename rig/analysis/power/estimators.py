@@ -11,8 +11,8 @@ A span is a time in which the device works, by its stamps.
   the delay of spans against the meter, and the filter's time constant. The filter is one pole or a moving mean of the
   same delay, whichever fits better.
 
-``core`` and ``whole`` agree if nothing happens at the ends of spans. Dynamic power is the power of spans minus idle under the spans:
-the power that the device would draw at rest at the time of the spans.
+``core`` and ``whole`` agree if nothing happens at the ends of spans. Dynamic power is the power of spans minus idle
+under the spans: the power that the device would draw at rest at the time of the spans.
 """
 
 from __future__ import annotations
