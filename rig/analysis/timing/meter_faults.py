@@ -28,7 +28,7 @@ If there are ``SLOWER`` or more polls for each conversion, the first poll of eac
 STEADY = 0.25
 """New values may scatter about a steady pace by 1 + ``STEADY`` polls.
 
-Polling alone causes a sawtooth 1 poll high. From a line fitted by least squares, its range may be 1.23 polls. Readings
+Polling alone causes a sawtooth 1 poll high, which may range over 1.23 polls about a least-squares line. Readings
 arrive one by one if nine in ten deliveries are late by at most the part ``STEADY`` of the time between deliveries.
 """
 UNSURE = 0.25

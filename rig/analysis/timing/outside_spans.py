@@ -22,7 +22,7 @@ LEAST_READINGS = 4
 It must also last longer than the uncertainty of the place of spans.
 """
 ALIKE = 0.1
-"""Readings grow in proportion if the slope differs from 1 by at most this, or by chance."""
+"""Levels, slopes and steps that differ by at most this part count as equal."""
 
 
 def with_work_outside(activity: Activity, rails: list[AlignedRail]) -> tuple[Activity, list[AlignedRail]]:
