@@ -238,7 +238,7 @@ def _beside(model: RailModel, regions: Floats, total: Floats, idle: Floats) -> t
     known, held = high > low, np.maximum(upto[high] - upto[low], 1.0)
     seen = known & (np.arange(len(known)) % (len(known) - 1) > 0)  # beyond the first and last end there is no gap
     unseen = float(total[~known].sum())
-    each = np.where(known, (total + seen * unseen / max(np.count_nonzero(seen), 1)) / held, 0.0)
+    each = np.where(known, (total + seen * (unseen / max(int(np.count_nonzero(seen)), 1))) / held, 0.0)
     steps = np.bincount(low, each, len(free) + 1) - np.bincount(high, each, len(free) + 1)
     out = np.zeros(len(r.watts))
     out[free] = np.cumsum(steps)[:-1] * r.many[free]
