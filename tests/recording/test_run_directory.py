@@ -133,7 +133,9 @@ def test_column_order_and_extra_columns_do_not_matter(engine_run: Path, tmp_path
 
     events, tables = read_plainly(engine_run)
     replies = tables["replies.arrows"]
-    replies = replies.select(replies.column_names[::-1]).append_column("mood", pa.array(["good"] * replies.num_rows))
+    which = pa.array([0] * (replies.num_rows - 1) + [None], pa.uint8())
+    replies = replies.select(replies.column_names[::-1])
+    replies = replies.append_column("mood", pa.DictionaryArray.from_arrays(which, pa.array(["good"])))
     at = replies.column_names.index("issue")
     replies = replies.set_column(at, "issue", replies["issue"].cast(pa.uint16()))
     at = replies.column_names.index("phase")

@@ -60,7 +60,7 @@ def _spelt(column: pa.Array) -> int:
     """Return the bytes that texts in a dictionary would take if each row had its own copy."""
     if not (pa.types.is_dictionary(column.type) and layout.has_text(column.type.value_type)):
         return 0
-    return int(np.append(sizes_of(column.dictionary), 0)[array_of(column.indices, -1)].sum())
+    return int(sizes_of(column.dictionary)[array_of(column.indices, 0)[valid(column.indices)]].sum())
 
 
 def _batches(file: Opened, truncated: list[str]) -> Iterator[pa.RecordBatch]:

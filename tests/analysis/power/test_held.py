@@ -380,6 +380,7 @@ WORLDS = [
     World("idle_steps_at_first_span", (1,), figures=(TEXT,)),
     World("idle_drifts_with_one_window", (0,), figures=(TEXT,)),
     World("each_gap_called_idle", (0, 3), says="mean power of idle windows between spans"),
+    World("pulses_at_low_load", (5, 6), says="pulses raise the mean of idle windows, and spans have fewer"),
     # sleep between spans is not idle that moves
     World("gated_at_once", (1, 2), off=1.0, narrow=0.01, bias=(0.0, 1e-3)),
     World("gated_by_class", (1_000_000,), narrow=5e-3),

@@ -97,6 +97,15 @@ def test_few_noiseless_blocks_give_a_level(states: list[int], watts: float) -> N
     assert np.all(np.isfinite(model.idle_at(start)))
 
 
+@pytest.mark.parametrize("many", [[1] * 128 + [32] * 27 + [1] * 8, [100, 1, 1, 1]])
+def test_blocks_of_means_hold_about_as_many_readings_each(many: list[int]) -> None:
+    held, window = np.array(many, float), np.zeros(len(many), int)
+    ends, none = np.cumsum(held), window - 1
+    blocks = blocks_of((ends - held, ends), ends, held, held, (window, none, none))
+    assert np.isfinite(blocks.start_s).all() and blocks.many.sum() == held.sum()
+    assert blocks.many.max() <= max(3.0 * blocks.many.min(), held.max())
+
+
 def test_stretches_are_split_or_merged_into_few_blocks() -> None:
     n, start = 6000, np.arange(6000.0)
     where, gap, held = np.full(n, -1), np.full(n, -1), np.full(n, -1)

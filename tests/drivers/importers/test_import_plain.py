@@ -146,7 +146,9 @@ def test_a_counter_of_watt_hours_is_energy(unit: str, joules: float, tmp_path: P
     columns = (T_S + 1 / RATE_HZ, np.cumsum(WATTS) / RATE_HZ / joules)
     run = plain(tmp_path, *columns, header=f"t,e ({unit})", power=None, energy=f"e ({unit}):{unit}")
     _, result = recorded(run, tmp_path / "run")
-    assert result.quantities["active_power_w"].value == pytest.approx(BUSY_W, rel=1e-2)
+    found = result.quantities["active_power_w"]
+    assert found.value == pytest.approx(BUSY_W, rel=1e-2)
+    assert "clock rate, meter to device" in {c.source for c in found.components}  # joules over the clock's seconds
 
 
 @pytest.mark.parametrize("jitter_s", [0.0, 0.001])

@@ -217,10 +217,9 @@ def _rests(r: Readings, gap: Indices, noise: Noise) -> Indices:
     Work then goes on after spans, and only the second halves of gaps show whether idle has changed.
     """
     at = np.flatnonzero((gap >= 0) & r.ok)
-    many = r.many[at].astype(float)
-    place, whole = np.cumsum(many) - many, np.bincount(gap[at], many)
-    late = place - place[np.searchsorted(gap[at], gap[at])] >= whole[gap[at]] // 2
-    watts, count = means_by(2 * gap[at] + late, 2 * int(gap.max(initial=-1) + 1), many, r.watts[at])
+    first, many = np.searchsorted(gap[at], gap[at]), np.bincount(gap[at])[gap[at]]
+    half = 2 * gap[at] + (late := np.arange(len(at)) - first >= many // 2)
+    watts, count = means_by(half, 2 * int(gap.max(initial=-1) + 1), r.many[at].astype(float), r.watts[at])
     watts, count = watts.reshape(-1, 2), count.reshape(-1, 2)
     both = count.min(axis=1) > 0.0
     above_w, size_w = -np.diff(watts[both])[:, 0], float(np.max(np.abs(r.watts[at]), initial=0.0))
