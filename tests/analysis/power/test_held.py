@@ -79,6 +79,7 @@ HELD = [
     ("autoranged", 1_000_000), ("nonlinear", 1_000_001), ("coarse_steps", 1_000_002),
     ("coarse_steps_undeclared", 1_000_000), ("tiny_spans_in_bursts_on_a_counter_that_sleeps_between", 25001),
     ("tiny_spans_in_bursts_on_a_counter_that_sleeps_between", 27017), ("one_poll_for_each_turn_of_the_loop", 27016),
+    ("backlog_is_worked_off_after_each_stall", 27038), ("dead_band_above_idle", 3),
 ]  # fmt: skip
 
 
@@ -426,6 +427,7 @@ WORLDS = [
     # a filter, a reading or a gap as long as spans: power is fitted to the shares of spans and gaps in each reading
     World("spans_short_against_a_reading", (1,), says=FITTED),
     World("pole_as_long_as_a_span", (31000001,), narrow=1.0, says=FITTED),
+    World("one_poll_for_each_turn_of_the_loop", (27003,), narrow=0.25),
     World("moving_mean_as_long_as_a_span", (31000003,), narrow=1.0, says=FITTED),
     World("inferences_faster_than_readings", (31000003, 31000004), narrow=1.0, says=FITTED),
     World("moving_mean_as_long_as_a_span", (31000004,), narrow=0.1),  # fitted as a low pass, power would be uncertain
