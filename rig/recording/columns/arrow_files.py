@@ -105,8 +105,9 @@ class ArrowFiles:
     def _stream(self, name: str, columns: Mapping[str, Column]) -> _Stream:
         types = {field: column.type for field, column in columns.items()}
         if name not in self._streams:
+            first = opening(columns, self.meta.get(name, {}))
             self._streams[name] = _Stream(Hashed(self._folder, name), types, {})
-            self._streams[name].file.write(opening(columns, self.meta.get(name, {})))
+            self._streams[name].file.write(first)
         elif types != (before := self._streams[name].types):
             raise TypeError(f"its columns are {types}, and before they were {before}")
         return self._streams[name]
