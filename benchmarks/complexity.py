@@ -13,8 +13,8 @@ Some differences follow from neurobench's definitions. They are added to our fig
 
 - counts up to three products of each neuron in an LSTM or GRU cell, though the products use no weight: two, and a third
 if the neuron's cell (in a GRU, its hidden state) is not zero;
-- adds these products to an LSTM cell's dense operations, and leaves out the weights of hidden values that are zero (in
-the first step, all);
+- adds these products to a cell's dense operations, for a GRU cell always three of each neuron;
+- leaves out of an LSTM cell's dense operations the weights of hidden values that are zero (in the first step, all);
 - counts the biases of a cell in connection sparsity, and rounds this sparsity to four decimals;
 - counts every membrane in the first step, and later those that change;
 - counts 0 operations for a model with a whole LSTM or GRU, so here it gets cells with the same weights instead.

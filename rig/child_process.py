@@ -57,7 +57,7 @@ def leave(code: int) -> None:
 
 def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
     """Fork: the child runs ``work`` and returns its exit code; the parent waits, and returns the same code."""
-    global _told  # noqa: PLW0603  the whole process is the child
+    global _told  # noqa: PLW0603  after the fork, the child has this module to itself
     passed = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {*passed, signal.SIGCHLD})
     ear, mouth = os.pipe()
@@ -86,7 +86,7 @@ def _beside(work: Callable[[], int], printed: BinaryIO, shown: _Shown) -> int:
             os.kill(child, came.si_signo)
         heard = heard or (came is not None and came.si_signo in passed)
         shown.more()
-    while came := signal.sigtimedwait(passed, 0):  # the child has reported already
+    while came := signal.sigtimedwait(passed, 0):  # too late to be passed on: the child has ended
         heard = True
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
     said = os.read(ear, 1) if select.select([ear], [], [], 0)[0] else b""

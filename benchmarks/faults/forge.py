@@ -38,7 +38,7 @@ def lines_of(run: Path) -> list[Line]:
 def hash_again(run: Path, lines: Sequence[Any] | None = None) -> None:
     """Write ``lines``, or the run's own lines, with the hashes of its present files and with a new chain and seal.
 
-    A line given as ``bytes`` is written after the fields of the chain, unchanged except for its first byte.
+    A line given as ``bytes`` is written after the fields of the chain, without leading white space and opening brace.
     """
     found = lines_of(run) if lines is None else lines
     previous, content = GENESIS, b""

@@ -173,7 +173,7 @@ def _listed(path: Path, text: str) -> dict[str, str]:
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         found = LINE.fullmatch(line)
         if found is None or found[2] in listed:
-            _altered(path, f"line {number} of {MANIFEST} is {line[:80]!r}")
+            _altered(path, f"line {number} of {MANIFEST} is malformed or repeats a file: {line[:80]!r}")
         listed[found[2]] = found[1]
     if FILE not in listed:
         _altered(path, f"{MANIFEST} does not list {FILE}")

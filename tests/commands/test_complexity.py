@@ -20,7 +20,7 @@ needs_xylo = pytest.mark.skipif(lacking, reason="needs neurorig[xylo,nir]")
 
 
 def open_solver(*, simulate: bool = False) -> Device:
-    """Return a device whose samples are each a network, so it declares none."""
+    """Return a device that declares no network, as a solver does."""
     return open_device(open_plant())
 
 

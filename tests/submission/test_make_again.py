@@ -146,7 +146,7 @@ BY_VERSIONS = {
     "claims left out", "a column more", "a column that looks alike", "more runs in the table",
     "metadata of another device", "a page left out", "a submission.toml that is none",
 }  # fmt: skip
-"""Forgeries of other things than figures and words. Other checks find them, or the folder cannot be read."""
+"""Forgeries that another version of the rig could explain, or that make the folder unreadable."""
 
 
 OTHER = rewritten("submission.json", r'"commit": "[^"]*"', '"commit": "0123456"')

@@ -46,8 +46,9 @@ def peak_rate(parts: Sequence[Part]) -> Figures:
     """Return the highest rate at which every rule was kept.
 
     The bias bound reaches up to the next higher rate that failed. If the device holds one sample at a time, the
-    uncertainty is the scatter over other draws of arrivals. Other devices get no interval, because their recordings do
-    not show how long each sample was served.
+    uncertainty is the scatter over other draws of arrivals and times of service. Other devices get no interval, because
+    their recordings do not show how long each sample was served. Without a percentile, a latency bound and a seed,
+    there is no interval either.
     """
     tried = list(rate_probes(parts))
     held = [(probe.rate_hz, result) for probe, result in tried if probe.held]

@@ -22,8 +22,9 @@ MOST = 1 << 32
 """More executions of one sample than any run has."""
 TIME = FigureKey("execution_time_s")
 Executions = tuple[Indices, Floats]
-"""Sorted numbers, which stand for sample, phase and how often it ran before; and of each execution, shape (k, 3), the
-seconds and the joules per inference, and the seconds from its issue to the next. All phases of an issue are one."""
+"""Sorted numbers, one for each execution: its sample, its phase, and how often the sample ran before. And their rows,
+shape (k, 3): seconds and joules per inference, and seconds from this issue to the next. All phases of an issue are
+one."""
 
 
 def same_samples(by: Mapping[str, list[Part]]) -> Iterator[Finding]:
@@ -79,10 +80,10 @@ def paired(own: Executions, speed: Executions, growth: Sequence[float] = (1.0, 0
     """Return the ratio of the times of the executions that two runs share; None for fewer than two.
 
     It is the ratio of sums, with the standard error of the jackknife (Cochran, Sampling Techniques, 6.17): if all times
-    are longer by the same factor, the standard error is 0, however much the samples differ. With ``growth``, it is the
-    standard error of the sum of the ratios of all three values, each times its growth. Long samples weigh more, so the
-    degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``). Successive executions
-    that are longer or shorter together, as those of a chip that gets warm, count as fewer.
+    are longer by the same factor, the standard error is 0, however much the samples differ. With ``growth``,
+    the standard error is that of a sum: the ratios of all three columns, each times its growth. Long samples weigh
+    more, so the degrees of freedom are those of Kish's effective number (``rig.analysis.result.proportion``).
+    Successive executions that are longer or shorter together, as those of a chip that gets warm, count as fewer.
     """
     shared, mine, theirs = np.intersect1d(own[0], speed[0], assume_unique=True, return_indices=True)
     own_sum, speed_sum = (_in_turn((shared, rows)) for rows in (own[1][mine], speed[1][theirs]))
@@ -113,7 +114,8 @@ def executions_of(
 def _executions(part: Part, codes: dict[tuple[str, str], int], phase: str = "", rail: str = "") -> Executions:
     """Return the executions of a run, of one phase or with the sums over all phases of an issue.
 
-    The joules are those of one rail or all. ``codes`` numbers each sample by the first phase of its issue, and grows.
+    The joules are those of one rail or all. ``codes`` numbers pairs of a sample and the first phase of its
+    issue; new pairs are added.
     """
     q, series, digest = queries_of(part.run), part.result.series, part.run.start.workload.digest_sha256
     begin_s = np.unique(q.issued_s[~q.dropped])

@@ -95,7 +95,7 @@ def _ends(parts: Sequence[Any]) -> bytes:
     """Return where each of the texts or lists of a column ends, after a zero."""
     offsets = np.fromiter(accumulate(map(len, parts), initial=0), np.int64, len(parts) + 1)
     if offsets[-1] >= 2**31:
-        raise OverflowError("a batch holds 2 GiB of text or more")
+        raise OverflowError("a column of a batch holds 2^31 bytes of text or items of lists, or more")
     return offsets.astype(np.int32).tobytes()
 
 

@@ -20,7 +20,7 @@ from rig.recording.traces.conversion import PLAUSIBLE
 from rig.types import Accuracy, Bools, Chunk, Conversion, Floats, Rail
 
 DENSEST, SPARSEST = 0.5, 20.0
-"""Half of the spacings of readings are at least ``DENSEST`` periods, and a tenth of them at most ``SPARSEST``.
+"""At least half of the spacings are ``DENSEST`` periods or wider, and at least a tenth ``SPARSEST`` or narrower.
 
 Lost readings make some spacings wider, but rarely nine in ten.
 """

@@ -100,7 +100,7 @@ def by_trace(meter: MeterClock, rails: list[Readings], all_shown: list[Shown | N
             seen = lag_path.along(part, at.at(part.cells.on_s), best.rate_sigma) if len(part.cells) > 2 else None
             if seen is not None and abs(seen.line.late_s) <= reach_s:
                 at = seen.line
-                # groups of samples have one level for all phases, which may cause the shift, so it adds uncertainty
+                # a group of spans has one level for all phases, which may cause the shift: the shift adds uncertainty
                 if seen.edges is None and part is s and len(activity.phases) > 1:
                     at = replace(at, sigma_s=math.hypot(at.sigma_s, at.late_s))
                 found[method] = min(found.get(method, at), at, key=lambda x: x.sigma_s)

@@ -1,5 +1,5 @@
-"""A meter's clock is shifted until the activity that the device stamped fits the meter's readings; a slow and simple
-computation gives the same share of activity in each reading."""
+"""A meter's clock is shifted until the activity that the device stamped fits the meter's readings. A slow and simple
+computation checks the share of activity in each reading."""
 
 import math
 import tracemalloc
@@ -127,7 +127,7 @@ def test_a_wrong_rate_is_found_with_the_shift(rate: float, shift: float, seed: i
 
 @pytest.mark.parametrize(("rate", "shift"), [(-4e-4, 0.2), (-1.15e-4, -23.0), (6e-5, -23.0), (5e-4, 0.2)])
 def test_trains_far_apart_are_not_joined_by_a_wrong_rate(rate: float, shift: float) -> None:
-    """Pulses at both ends of a run, off by more than a pulse there: a fit from one rate may end anywhere."""
+    """A wrong rate shifts the pulses at both ends by more than a pulse: a fit that starts there may stay wrong."""
     ends = np.concatenate([spans_of(3, 12, 3.0, (2.0, 7.0)), spans_of(4, 12, 3.0, (2.0, 7.0)) + 27.0])
     scene = Scene(ends + 0.1, shift * PERIOD_S, rate, noise_w=0.003)
     found = aligned(scene, reach=40.0, rate_reach=6e-4)
@@ -237,13 +237,13 @@ def test_levels_unrelated_to_the_spans_place_nothing(busy_w: float) -> None:
 # ---- a filter -----------------------------------------------------------------------------------
 
 SPANS_S = 1.0 + np.arange(80.0)[:, None] + np.array([0.0, 0.4])
-"""Each span lasts twenty readings of 0.02 s."""
+"""Each span lasts 0.4 s, about twenty readings of 0.0193 s."""
 
 
 def drawn(drawn_s: Floats, length_s: Floats, seed: int = 1, aperture: float = 1.0) -> Readings:
-    """Return readings of one length in sequence, of a device that works during ``drawn_s``.
+    """Return successive readings, one for each of ``length_s``, of a device that works during ``drawn_s``.
 
-    They cover the first ``aperture`` of each length.
+    A reading covers the first ``aperture`` of its length.
     """
     start_s = np.cumsum(length_s) - length_s
     end_s = start_s + aperture * length_s
