@@ -40,9 +40,9 @@ def open_device(settings: Shape) -> Device:
     """Open an echo state network. ``seed`` and the seed of a sample determine the random weights for this sample.
 
     The defaults are from the authors' log. The authors drew input weights between -1/2 and 1/2, and scaled
-    them by 0.68 and 0.85; here they are drawn between -1 and 1, so the scales are halved. ``density`` is the share of recurrent
-    weights that are not zero; these are drawn from a normal distribution. The readout does not learn from the first
-    ``washout`` points. Raises ``UsageError`` for options out of range.
+    them by 0.68 and 0.85; here they are drawn between -1 and 1, so the scales are halved. ``density`` is the share of
+    recurrent weights that are not zero; these are drawn from a normal distribution. The readout does not learn from the
+    first ``washout`` points. Raises ``UsageError`` for options out of range.
     """
     shape, seed = settings, settings.seed
     drawn = weights_of(shape, np.random.default_rng([seed, 0]))
