@@ -76,7 +76,7 @@ def registered() -> Iterator[Entry]:
         for section in text_in(info / "entry_points.txt").split("[rig.")[1:]:
             group, *lines = section.partition("\n[")[0].splitlines()
             for name, equals, target in (line.partition("=") for line in lines):
-                if equals:
+                if equals and not name.startswith(("#", ";")):
                     module, attribute, *extras = (*re.findall(r"[^\s:\[\],]+", target), "", "")
                     yield Entry(group.strip("] "), name.strip(), module, attribute, [*filter(None, extras)], info)
 

@@ -209,7 +209,8 @@ CANNOT_BE_LOADED = {
 
 @pytest.mark.parametrize("target", CANNOT_BE_LOADED)
 def test_an_unloadable_package_is_named_with_its_attribute(tmp_path: Path, monkeypatch: Patch, target: str) -> None:
-    registering(tmp_path, monkeypatch, "lab-meters", f"bench-meter = {target}")
+    registering(tmp_path, monkeypatch, "lab-meters", f"# old = json:loads\nbench-meter = {target}")
+    assert not [name for name in names("meters") if name.startswith("#")]
     caught = raised(SetupError, load, "meters", "bench-meter")
     what = f"meter 'bench-meter' is {target} of the package lab-meters, which cannot be loaded"
     assert caught.message == f"{what}: {CANNOT_BE_LOADED[target]}"

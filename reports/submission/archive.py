@@ -28,7 +28,7 @@ _BROKEN = (
     tarfile.TarError, zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError,
     NotImplementedError, ValueError,
 )  # fmt: skip
-HEADER_BYTES = 1 << 12
+HEADER_BYTES = 1 << 10
 """The longest header of a .tar beside its block of 512 bytes; it holds a long path."""
 BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """The compressions of which ``zipfile`` unpacks no more than it is asked for."""

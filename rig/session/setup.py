@@ -248,8 +248,8 @@ def _described(driver: Any, kind: str, name: str) -> Any:
         what = f"{name} is not a {kind}: its info() gives a {type(info).__name__}"
         remedy = f"A {kind} gives a {wanted.__name__}; give a device to --device and a meter to --meter"
         raise SetupError(what, field=kind, value=name, remedy=remedy)
-    many = info.phases if isinstance(info, DeviceInfo) else info.rails
-    if not isinstance(many, tuple | list | str) or not all(isinstance(one, Rail | str) for one in many):
+    many, of = (info.phases, str) if isinstance(info, DeviceInfo) else (info.rails, Rail)
+    if not isinstance(many, tuple | list | str) or not all(isinstance(one, of) for one in many):
         what = f"{kind} {name} declares {many!r} as its {'phases' if kind == 'device' else 'rails'}"
         raise SetupError(what, field=kind, value=name, remedy="Declare a tuple: a single one has a comma, as in (one,)")
     missing = [method for method in members_of(protocol) if not callable(getattr(driver, method, None))]

@@ -160,6 +160,9 @@ PROTOCOL = ("info", "stage", "submit", "poll", "close")
     ("def f(bench): return bench.nothing", (), "mine.f failed: AttributeError"),
     ("class f:\n  def info(self): raise OSError('unplugged')", (), "OSError: unplugged"),
     ("import rig\ndef f(): return rig.blocking(str, rig.DeviceInfo('own', 'hardware', phases=None))", (), "a comma"),
+    ("import rig\ndef f(): return rig.blocking(str, rig.DeviceInfo('own', 'hardware'))\n"
+     "class m:\n  def info(self): return rig.MeterInfo('m', 'hardware', rig.ClockInfo('c', 1e9), 'core')\n",
+     ("--meter", "mine.py:m"), "a comma"),
     (LACKS.format(has=PROTOCOL), ("--apart",), "device <lambda> cannot run its phases one at a time"),
     (LACKS.format(has=("info", "submit", "close")), (), "has no stage, poll"),
     *((FOR_EVER.format(timeout_s=text), (), "timeout_s") for text in ("float('inf')", "1e300", "float('nan')", "'2'")),

@@ -26,7 +26,7 @@ NEVER_NULL = {
     "progress": ("issue", "sample_id", "tick", "cost"),
     "activity": ("issue", "sample_id", "layer", "counter"),
 }
-FEW = 4096
+FEW, SMALL_BYTES = 4096, 1 << 16
 SPAN = ("on_tick", "off_tick", "executions")
 TOGETHER = 1000
 """The number of batches that are converted together, because small batches would be slow one by one."""
@@ -101,8 +101,9 @@ def fitted_table(table: pa.Table, name: str, schema: pa.Schema) -> pa.Table:
 
 
 def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
-    """Cast a column as Arrow does; short columns do without ``pyarrow.compute``, whose import takes longer."""
-    if pa.types.is_dictionary(column.type) and column.type.value_type == type_ == pa.string() and len(column) <= FEW:
+    """Cast a column as Arrow does; small columns do without ``pyarrow.compute``, whose import takes longer."""
+    coded = pa.types.is_dictionary(column.type) and column.type.value_type == type_ == pa.string()
+    if coded and len(column) <= FEW and column.nbytes <= SMALL_BYTES:
         return pa.chunked_array([texts_of(column.to_pylist())])
     return column if column.type == type_ else column.cast(type_)
 
