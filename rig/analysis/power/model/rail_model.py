@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from rig.analysis.power.model.blocks import GAP, MOST, SPAN, Blocks, blocks_of, look_errors
@@ -74,7 +74,10 @@ class RailModel(Struct, frozen=True, dict=True):
     single: Single
     at_looks: Floats | None = None
     """For a counter: how busy the device was at each read, 0 to 1, shape (n + 1,)."""
-    _known: dict[Any, Any] = field(default_factory=dict)
+
+    @cached_property
+    def _known(self) -> dict[Any, Any]:
+        return {}
 
     def once(self, what: Callable[[RailModel], T]) -> T:
         """Return ``what(self)``, computed at the first call and then kept."""
