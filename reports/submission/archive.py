@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 from reports.audit.folder.reading import FILES_MOST, clean, inside, refuse
 from rig.errors import StoreError
@@ -37,10 +37,11 @@ BOUNDED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 class _Header(tarfile.TarInfo):
     """A header of a .tar; a long one is refused, because ``tarfile`` may search it in quadratic time."""
 
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.size > HEADER_BYTES and not self.isreg():
-            refuse("it", f"has a header of {self.size} bytes")
-        found: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        found = super().frombuf(buf, encoding, errors)
+        if found.size > HEADER_BYTES and not found.isreg():
+            refuse("it", f"has a header of {found.size} bytes")
         return found
 
 

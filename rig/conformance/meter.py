@@ -105,7 +105,8 @@ def _readings(c: Checks, meter: Meter, info: MeterInfo, span_s: float) -> None:
         elif sound:
             shortest_s = (stopping_ns - started_ns) * 1e-9 - late_s.get(rail.name, 0.0)
             _count(c, rail, own, shortest_s, longest_s)
-            _near(c, own, bracket.tick, 2.0 * longest_s * info.clock.tick_hz)
+            if whole:
+                _near(c, own, bracket.tick, 2.0 * longest_s * info.clock.tick_hz)
     strays = sorted({chunk.rail for chunk in chunks} - {rail.name for rail in info.rails})
     c.rule("chunk.rail", not strays, f"readings of {strays}", "readings of declared rails only")
     if first is not None and last is not None:

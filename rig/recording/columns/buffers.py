@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rig.recording.columns.arrow_stream import Column
+from rig.recording.columns.packing import booleans
 from rig.types import Bools
 
 MOST_SLICES = 100
@@ -51,8 +53,15 @@ def kept(table: pa.Table, keep: Bools) -> pa.Table:
     """Return the rows of a table to ``keep``, shape (n,)."""
     ends = np.flatnonzero(np.diff(keep, prepend=False, append=False)).reshape(-1, 2).tolist()
     if len(ends) > MOST_SLICES:
-        return table.filter(pa.Array.from_buffers(pa.bool_(), len(keep), [None, _bits(keep)]))
+        return table.filter(arrow_of(booleans(keep), pa.bool_()))
     return pa.concat_tables([table.slice(a, b - a) for a, b in ends] or [table.slice(0, 0)])
+
+
+def arrow_of(column: Column, type_: pa.DataType) -> pa.Array:
+    """Return a packed column of texts, numbers or truth values as an array of Arrow."""
+    absent, *held = column.buffers
+    buffers = [pa.py_buffer(absent) if column.absent else None, *map(pa.py_buffer, held)]
+    return pa.Array.from_buffers(type_, column.rows, buffers)
 
 
 def without_null(table: pa.Table) -> pa.Table:
@@ -67,14 +76,6 @@ def sizes_of(texts: pa.Array) -> NDArray[Any]:
     return np.diff(ends[texts.offset : texts.offset + len(texts) + 1])
 
 
-def texts_of(texts: list[str | None]) -> pa.Array:
-    """Return texts as a column; None becomes null."""
-    parts, known = [(text or "").encode() for text in texts], np.array([text is not None for text in texts], bool)
-    ends = np.cumsum([0, *map(len, parts)], dtype=np.int32)
-    held = [_bits(known), pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(pa.string(), len(parts), held)
-
-
 def dtype_of(type_: pa.DataType) -> np.dtype[Any]:
     """Return the NumPy type of integers, floats or truth values of an Arrow type."""
     if pa.types.is_boolean(type_):
@@ -85,7 +86,3 @@ def dtype_of(type_: pa.DataType) -> np.dtype[Any]:
 
 def _flags(buffer: pa.Buffer, first: int, n: int) -> Bools:
     return np.unpackbits(np.frombuffer(buffer, np.uint8), count=first + n, bitorder="little")[first:].astype(bool)
-
-
-def _bits(values: Bools) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(values, bitorder="little"))

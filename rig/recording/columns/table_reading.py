@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from rig.recording.columns import arrow_layout as layout
-from rig.recording.columns.buffers import array_of, sizes_of, texts_of, valid
+from rig.recording.columns.buffers import array_of, arrow_of, sizes_of, valid
+from rig.recording.columns.packing import of
 from rig.recording.columns.stored import check_columns
 from rig.recording.columns.tables import ADDED, TABLES
 from rig.recording.disk.files import Opened
@@ -27,6 +28,7 @@ NEVER_NULL = {
     "activity": ("issue", "sample_id", "layer", "counter"),
 }
 FEW, SMALL_BYTES = 4096, 1 << 16
+"""A small column has at most this many rows and bytes."""
 SPAN = ("on_tick", "off_tick", "executions")
 TOGETHER = 1000
 """The number of batches that are converted together, because small batches would be slow one by one."""
@@ -104,7 +106,7 @@ def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
     """Cast a column as Arrow does; small columns do without ``pyarrow.compute``, whose import takes longer."""
     coded = pa.types.is_dictionary(column.type) and column.type.value_type == type_ == pa.string()
     if coded and len(column) <= FEW and column.nbytes <= SMALL_BYTES:
-        return pa.chunked_array([texts_of(column.to_pylist())])
+        return pa.chunked_array([arrow_of(of(column.to_pylist(), "string"), type_)])
     return column if column.type == type_ else column.cast(type_)
 
 
